@@ -1,0 +1,2 @@
+//! The pure core of Berth.
+pub mod addr;
