@@ -1,2 +1,23 @@
-//! The pure core of Berth.
+//! The pure core of Berth: addresses, pools, blocks, and the rules that give them out.
+//!
+//! No clock, no files, no threads: time and randomness come in as arguments, so the same code serves the daemon, the
+//! cluster, the simulator, the fuzzers and the benchmarks.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`addr`] | addresses, CIDRs, ranges and counts as arithmetic |
+//! | [`model`] | pools, subnets, reservations: what every dialect is lowered into |
+//! | [`block`] | 64 aligned units: the unit of storage |
+//! | [`ipam`] | the state machine over all blocks |
+//! | [`error`] | why a request was refused, and what that is called in CNI, HTTP and a shell |
+
 pub mod addr;
+pub mod block;
+pub mod error;
+pub mod glob;
+pub mod holder;
+pub mod ipam;
+pub mod labels;
+pub mod model;
+pub mod net;
+pub mod time;

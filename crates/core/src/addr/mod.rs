@@ -11,6 +11,7 @@ mod set;
 pub use cidr::Cidr;
 pub use count::Count;
 pub use range::Range;
+pub(crate) use set::whole_units;
 pub use set::{RangeSet, cycle_after};
 
 use std::fmt;

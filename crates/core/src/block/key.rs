@@ -1,0 +1,82 @@
+use crate::addr::{Cidr, Family, number};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// How many units a block has. Part of the format: it never varies, so two pools that overlap meet in one block.
+pub const BLOCK_UNITS: u8 = 64;
+
+/// What is given out from which address domain: one plane of blocks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Plane {
+    /// The network: addresses are unique inside it.
+    pub network: Arc<str>,
+    /// The address family.
+    pub family: Family,
+    /// The prefix length of one unit: 32 or 128 for single addresses.
+    pub unit_len: u8,
+}
+
+impl Plane {
+    /// The unit that holds an address, counted from zero.
+    #[must_use]
+    pub fn unit_of(&self, addr: IpAddr) -> u128 {
+        shift_right(number(addr), self.family.bits() - self.unit_len)
+    }
+
+    /// The prefix that a unit is.
+    #[must_use]
+    pub fn prefix(&self, unit: u128) -> Cidr {
+        let first = unit.checked_shl(u32::from(self.family.bits() - self.unit_len)).unwrap_or(0);
+        Cidr::containing(self.family.addr(first), self.unit_len)
+    }
+
+    /// The first address of a unit.
+    #[must_use]
+    pub fn addr(&self, unit: u128) -> IpAddr {
+        self.prefix(unit).network()
+    }
+
+    /// The highest unit there is.
+    #[must_use]
+    pub const fn last_unit(&self) -> u128 {
+        if self.unit_len == 0 { 0 } else { self.family.max() >> (self.family.bits() - self.unit_len) }
+    }
+}
+
+fn shift_right(value: u128, by: u8) -> u128 {
+    value.checked_shr(u32::from(by)).unwrap_or(0)
+}
+
+/// The name of a block: network, unit and CIDR, never a pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockKey {
+    /// Which plane the block lies in.
+    pub plane: Plane,
+    /// Which block of it: the unit number divided by 64.
+    pub index: u128,
+}
+
+impl BlockKey {
+    /// The block that holds a unit, and the slot it has there.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by 64")]
+    pub fn of(plane: &Plane, unit: u128) -> (Self, u8) {
+        let units = u128::from(BLOCK_UNITS);
+        (Self { plane: plane.clone(), index: unit / units }, (unit % units) as u8)
+    }
+
+    /// The unit in a slot.
+    #[must_use]
+    pub fn unit(&self, slot: u8) -> u128 {
+        self.index * u128::from(BLOCK_UNITS) + u128::from(slot)
+    }
+}
+
+impl fmt::Display for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plane { network, family, unit_len } = &self.plane;
+        write!(f, "{network}/{}", self.plane.addr(self.unit(0)))?;
+        if *unit_len == family.bits() { Ok(()) } else { write!(f, " in /{unit_len}") }
+    }
+}

@@ -1,0 +1,165 @@
+//! Why a request was not served; one table says what each reason is called in CNI, in HTTP and in a shell.
+
+use crate::holder::Holder;
+use crate::time::Time;
+use std::net::IpAddr;
+
+/// Why addresses were not given out or taken back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Pools were considered and all of them ruled out.
+    #[error("no pool qualifies: {reasons}")]
+    NoQualifiedPool {
+        /// One clause per pool: its name and what ruled it out.
+        reasons: String,
+    },
+    /// The pools that qualify have nothing left.
+    #[error("no address left in {}{}", plural("pool", pools), cooling_note(*cooling))]
+    PoolExhausted {
+        /// The pools, in the order tried.
+        pools: Vec<String>,
+        /// How many addresses rest and will be free again.
+        cooling: usize,
+        /// When the first of those is free.
+        next_free: Option<Time>,
+    },
+    /// The address asked for is in use, held or quarantined.
+    #[error("address {address} is taken by {by}")]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        by: String,
+    },
+    /// The address asked for is in none of the pools that may be used.
+    #[error("address {address} is in none of the pools {pools}")]
+    AddressOutside {
+        /// The address.
+        address: IpAddr,
+        /// Where it was looked for.
+        pools: String,
+    },
+    /// The address asked for is reserved, or the pool does not give it out (network, broadcast, gateway, excluded).
+    #[error("address {address} is not given out: {reason}")]
+    AddressReserved {
+        /// The address.
+        address: IpAddr,
+        /// What keeps it.
+        reason: String,
+    },
+    /// The namespace has all the addresses it may have.
+    #[error("namespace {namespace:?} has all {limit} addresses that pool {pool:?} allows it")]
+    QuotaReached {
+        /// The pool.
+        pool: String,
+        /// The namespace.
+        namespace: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// No pool has that name, or none matches the pattern.
+    #[error("pool {0:?} does not exist")]
+    UnknownPool(String),
+    /// Nothing here serves pools of that type.
+    #[error("pool {pool:?} has the unknown type {kind:?}")]
+    UnknownPoolType {
+        /// The pool.
+        pool: String,
+        /// The type.
+        kind: String,
+    },
+    /// The claim is not there.
+    #[error("claim {0:?} does not exist")]
+    UnknownClaim(String),
+    /// Other writers won every time.
+    #[error("gave up after {0} attempts: other writers changed the same blocks each time")]
+    RetriesExhausted(u32),
+    /// A DEL for the same attachment came after this ADD was started.
+    #[error("container {0} was deleted while this request was on its way")]
+    Superseded(String),
+    /// CHECK found something else than what ADD answered.
+    #[error("container {container} does not hold {address}")]
+    NotHeld {
+        /// The container.
+        container: String,
+        /// The address it should hold.
+        address: String,
+    },
+    /// An object would lose addresses that are in use.
+    #[error("{object} is in use: {holders}")]
+    InUse {
+        /// The object.
+        object: String,
+        /// Who uses it.
+        holders: String,
+    },
+    /// The request makes no sense.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// The field.
+        field: String,
+        /// What is wrong with it and how to mend it.
+        reason: String,
+    },
+    /// The store failed; nothing was changed.
+    #[error("the store failed: {0}")]
+    Store(String),
+}
+
+/// What an error is called outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Short name, the last part of the HTTP problem type.
+    pub slug: &'static str,
+    /// CNI error code.
+    pub cni: u32,
+    /// HTTP status.
+    pub http: u16,
+    /// Exit code of the command line.
+    pub exit: u8,
+    /// What to do next.
+    pub hint: &'static str,
+}
+
+impl Error {
+    /// The one place that maps an error to a CNI code, an HTTP problem and an exit code.
+    #[must_use]
+    #[rustfmt::skip]
+    pub const fn names(&self) -> Names {
+        let (slug, cni, http, exit, hint) = match self {
+            Self::NoQualifiedPool { .. } => ("no-qualified-pool", 101, 403, 10, "`berth explain` shows every pool and the rule that dropped it"),
+            Self::PoolExhausted { .. } => ("pool-exhausted", 102, 409, 11, "add a range to the pool, or see who holds addresses with `berth show`"),
+            Self::AddressTaken { .. } => ("address-taken", 103, 409, 12, "`berth show ADDRESS` tells who has it, `berth history ADDRESS` who had it"),
+            Self::AddressOutside { .. } => ("address-outside-pool", 104, 422, 13, "`berth get pools -o wide` lists the ranges"),
+            Self::AddressReserved { .. } => ("address-reserved", 105, 422, 14, "ask for another address, or change the reservation or the pool"),
+            Self::QuotaReached { .. } => ("quota-reached", 106, 429, 15, "raise spec.quota of the pool, or release addresses of that namespace"),
+            Self::UnknownPool(_) => ("unknown-pool", 107, 404, 16, "`berth get pools` lists the pools there are"),
+            Self::UnknownPoolType { .. } => ("unknown-pool-type", 108, 422, 17, "use the type \"local\", or run the provider that serves this type"),
+            Self::UnknownClaim(_) => ("unknown-claim", 109, 404, 18, "`berth get claims -A` lists the claims there are"),
+            Self::RetriesExhausted(_) => ("retries-exhausted", 11, 503, 19, "try again; many writers share these blocks"),
+            Self::Superseded(_) => ("superseded", 11, 409, 20, "nothing is left behind; a new ADD works"),
+            Self::NotHeld { .. } => ("not-held", 110, 409, 21, "recreate the container"),
+            Self::InUse { .. } => ("in-use", 111, 409, 22, "release those addresses first"),
+            Self::Invalid { .. } => ("invalid", 7, 422, 2, "mend the field and try again"),
+            Self::Store(_) => ("store-failed", 5, 500, 23, "look at the log of the daemon; free disk space if it is full"),
+        };
+        Names { slug, cni, http, exit, hint }
+    }
+
+    /// The address is taken by this holder.
+    pub(crate) fn taken(address: IpAddr, holder: Option<&Holder>) -> Self {
+        let by = holder.map_or_else(|| "quarantine (seen in use by a stranger)".to_owned(), ToString::to_string);
+        Self::AddressTaken { address, by }
+    }
+}
+
+fn plural(noun: &str, names: &[String]) -> String {
+    match names {
+        [one] => format!("{noun} {one:?}"),
+        many => format!("{noun}s {}", many.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn cooling_note(cooling: usize) -> String {
+    if cooling == 0 { String::new() } else { format!(" ({cooling} cooling down)") }
+}

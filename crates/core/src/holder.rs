@@ -1,0 +1,98 @@
+//! Who has an address.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What kind of thing holds an address; it decides how long the record lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A container of this machine. Its record dies with the boot, as the container does.
+    #[default]
+    Container,
+    /// A container of another machine, which asked over HTTP. Its record outlives our reboot.
+    Remote,
+    /// Anything with a name: a VM, a Service, a node, an outside host, a claim.
+    Named,
+}
+
+impl Kind {
+    /// The kind as users write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Remote => "remote",
+            Self::Named => "named",
+        }
+    }
+}
+
+/// The identity of a holder that keeps its address while it is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sticky {
+    /// What comes back: `pod/NAMESPACE/NAME/IFNAME`, `claim/NAMESPACE/NAME`.
+    pub identity: String,
+    /// How long the address is kept after a release; `None` is for ever.
+    pub keep: Option<Duration>,
+}
+
+/// Who has a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// What kind of holder this is.
+    pub kind: Kind,
+    /// The CNI network of the attachment; empty for holders that are no attachment.
+    pub network: String,
+    /// Container ID, or the name of a named holder.
+    pub id: String,
+    /// Interface inside the container.
+    pub ifname: String,
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub pod: String,
+    /// UID of the pod.
+    pub uid: String,
+    /// Node or host it runs on.
+    pub node: String,
+    /// Set if the address is kept for this holder after a release.
+    pub sticky: Option<Sticky>,
+}
+
+impl Holder {
+    /// What makes an ADD the same ADD: network, container and interface.
+    #[must_use]
+    pub fn attachment(&self) -> Attachment<'_> {
+        Attachment { network: &self.network, id: &self.id, ifname: &self.ifname }
+    }
+}
+
+/// `pod NS/NAME (container 0123456789ab, eth0)`: short enough for an error message.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id: String = self.id.chars().take(if self.kind == Kind::Named { 64 } else { 12 }).collect();
+        if self.pod.is_empty() {
+            write!(f, "{} {id}", if self.kind == Kind::Named { "holder" } else { "container" })?;
+        } else {
+            write!(f, "pod {}/{} (container {id})", self.namespace, self.pod)?;
+        }
+        if !self.ifname.is_empty() {
+            write!(f, " {}", self.ifname)?;
+        }
+        if !self.node.is_empty() {
+            write!(f, " on {}", self.node)?;
+        }
+        Ok(())
+    }
+}
+
+/// The key of an attachment: a container's interface in a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Attachment<'a> {
+    /// The CNI network.
+    pub network: &'a str,
+    /// Container ID, or the name of a named holder.
+    pub id: &'a str,
+    /// Interface inside the container.
+    pub ifname: &'a str,
+}

@@ -1,0 +1,222 @@
+//! Pools, subnets and reservations: checked as a whole, then put in force at once.
+
+use super::{Ipam, PoolIndex, PoolState};
+use crate::addr::RangeSet;
+use crate::block::State;
+use crate::error::Error;
+use crate::model::{Gateway, LOCAL_TYPE, Pool, Reservation, Subnet};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Everything that is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Pools by name.
+    pub pools: BTreeMap<String, Pool>,
+    /// Subnets by name.
+    pub subnets: BTreeMap<String, Subnet>,
+    /// Reservations by name.
+    pub reservations: BTreeMap<String, Reservation>,
+}
+
+fn invalid(object: &str, name: &str, field: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Invalid { field: format!("{object} {name:?}, {field}"), reason: reason.to_string() }
+}
+
+impl Config {
+    /// Whether this makes sense as a whole.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the object, the field and the fix.
+    pub fn validate(&self) -> Result<(), Error> {
+        for subnet in self.subnets.values() {
+            self.validate_subnet(subnet)?;
+        }
+        if let Some(reservation) = self.reservations.values().find(|r| r.ranges.is_empty()) {
+            return Err(invalid(
+                "IPReservation",
+                &reservation.name,
+                "spec.addresses",
+                "must name at least one address",
+            ));
+        }
+        for pool in self.pools.values() {
+            self.validate_pool(pool)?;
+        }
+        self.validate_overlap()
+    }
+
+    fn validate_subnet(&self, subnet: &Subnet) -> Result<(), Error> {
+        if let Gateway::At(gateway) = subnet.gateway
+            && crate::addr::Family::of(gateway) != subnet.cidr.family()
+        {
+            let reason = format!("{gateway} is not of the family of {}", subnet.cidr);
+            return Err(invalid("IPSubnet", &subnet.name, "spec.gateway", reason));
+        }
+        let earlier = self.subnets.values().take_while(|other| other.name != subnet.name);
+        let same_network = earlier.filter(|other| other.network == subnet.network);
+        match same_network.into_iter().find(|other| other.cidr.range().overlaps(subnet.cidr.range())) {
+            None => Ok(()),
+            Some(other) => {
+                let reason = format!("{} overlaps IPSubnet {:?} ({})", subnet.cidr, other.name, other.cidr);
+                Err(invalid("IPSubnet", &subnet.name, "spec.cidr", reason))
+            }
+        }
+    }
+
+    fn validate_pool(&self, pool: &Pool) -> Result<(), Error> {
+        let wrong = |field: &str, reason: String| Err(invalid("IPPool", &pool.name, field, reason));
+        if pool.ranges.is_empty() {
+            return wrong("spec.ranges", "must name at least one range, e.g. [\"10.77.0.0/16\"]".to_owned());
+        }
+        for (field, ranges) in [("spec.ranges", &pool.ranges), ("spec.exclude", &pool.exclude)] {
+            if let Some(range) = ranges.iter().find(|r| r.family() != pool.family) {
+                let reason = format!("{range} is not {}; a pool has one family, make a second pool", pool.family);
+                return wrong(field, reason);
+            }
+        }
+        for (field, len) in [("spec.unitPrefixLength", Some(pool.unit_len)), ("spec.prefixLength", pool.prefix_len)] {
+            if let Some(len) = len.filter(|&len| len > pool.family.bits()) {
+                let reason = format!("{len} is longer than an {} address ({})", pool.family, pool.family.bits());
+                return wrong(field, reason);
+            }
+        }
+        if let Gateway::At(gateway) = pool.gateway
+            && crate::addr::Family::of(gateway) != pool.family
+        {
+            return wrong("spec.gateway", format!("{gateway} is not {}", pool.family));
+        }
+        if let Some(name) = &pool.subnet {
+            let Some(subnet) = self.subnets.get(name) else {
+                return wrong("spec.subnet", format!("IPSubnet {name:?} does not exist; apply it first"));
+            };
+            if subnet.network != pool.network {
+                let reason = format!("is {:?}, but IPSubnet {name:?} is in {:?}", pool.network, subnet.network);
+                return wrong("spec.network", reason);
+            }
+            if let Some(range) = pool.ranges.iter().find(|&&r| !subnet.cidr.covers(r)) {
+                return wrong("spec.ranges", format!("{range} is not inside IPSubnet {name:?} ({})", subnet.cidr));
+            }
+        }
+        let units = super::pool_index::Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
+        if units.runs().is_empty() {
+            return wrong("spec.unitPrefixLength", format!("no range is as large as one /{}", pool.unit_len));
+        }
+        Ok(())
+    }
+
+    /// Two pools of one network may not share addresses. Sorted by first address, only neighbours need a look.
+    fn validate_overlap(&self) -> Result<(), Error> {
+        let mut all: Vec<_> = (self.pools.values())
+            .flat_map(|pool| pool.ranges.iter().map(move |&range| (&pool.network, range, &pool.name)))
+            .collect();
+        all.sort();
+        for pair in all.windows(2) {
+            let [(network, range, name), (next_network, next_range, next_name)] = pair else { continue };
+            if network == next_network && range.overlaps(*next_range) {
+                let (field, name, other) =
+                    if name == next_name { ("itself", name, name) } else { ("", next_name, name) };
+                let whom = if field.is_empty() { format!("IPPool {other:?} ({range})") } else { format!("{range}") };
+                let reason = format!("{next_range} overlaps {whom} in network {network:?}");
+                return Err(invalid("IPPool", name, "spec.ranges", reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Addresses of a network that nobody gets.
+    pub(super) fn reserved(&self, network: &str) -> RangeSet {
+        let own = self.reservations.values().filter(|reservation| &*reservation.network == network);
+        own.flat_map(|reservation| reservation.ranges.iter().copied()).collect()
+    }
+
+    pub(super) fn subnet_of(&self, pool: &Pool) -> Option<&Subnet> {
+        pool.subnet.as_ref().and_then(|name| self.subnets.get(name))
+    }
+}
+
+impl Ipam {
+    /// What is configured.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether `next` could be put in force: it makes sense, and no address in use, held or quarantined would lose its
+    /// pool.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::InUse`].
+    pub fn admits(&self, next: &Config) -> Result<(), Error> {
+        next.validate()?;
+        for state in &self.pools {
+            let old = &state.pool;
+            let new = next.pools.get(&old.name).filter(|new| new.plane() == old.plane());
+            let kept: RangeSet = new.map(|new| new.ranges.iter().copied().collect()).unwrap_or_default();
+            let excluded: RangeSet = new.map(|new| new.exclude.iter().copied().collect()).unwrap_or_default();
+            let lost = |addr| !kept.contains(addr) || (excluded.contains(addr) && state.members.contains(addr));
+            let holders = self.taken_in(state).filter(|(addr, _)| lost(*addr));
+            let mut holders: Vec<String> = holders.map(|(addr, by)| format!("{addr} by {by}")).take(6).collect();
+            if !holders.is_empty() {
+                if holders.len() == 6 {
+                    holders[5] = "and more".to_owned();
+                }
+                let object = if next.pools.contains_key(&old.name) {
+                    format!("a part that IPPool {:?} would lose", old.name)
+                } else {
+                    format!("IPPool {:?}", old.name)
+                };
+                return Err(Error::InUse { object, holders: holders.join(", ") });
+            }
+        }
+        Ok(())
+    }
+
+    /// The taken addresses of a pool, and by whom.
+    fn taken_in<'a>(&'a self, state: &'a PoolState) -> impl Iterator<Item = (std::net::IpAddr, String)> + 'a {
+        let plane = state.pool.plane();
+        let ranges: RangeSet = state.pool.ranges.iter().copied().collect();
+        self.slots_in(&plane, ranges).filter(|(_, view)| view.state != State::Released).map(|(addr, view)| {
+            let by = view.holder().map_or_else(|| "quarantine".to_owned(), |holder| holder.to_string());
+            (addr, by)
+        })
+    }
+
+    /// Puts a configuration in force. No block changes: an edit never frees an address.
+    pub fn configure(&mut self, config: Config) {
+        self.config = config;
+        self.reindex();
+    }
+
+    /// Builds every index anew from the pools and the blocks.
+    pub(super) fn reindex(&mut self) {
+        let reserved: HashMap<&str, RangeSet> =
+            (self.config.pools.values()).map(|pool| (&*pool.network, self.config.reserved(&pool.network))).collect();
+        self.pools = (self.config.pools.values())
+            .map(|pool| {
+                let members = pool.members(self.config.subnet_of(pool));
+                // A pool of another type is another allocator's: nothing of it is ours to give.
+                let usable = if pool.kind == LOCAL_TYPE {
+                    members.difference(&reserved[&*pool.network])
+                } else {
+                    RangeSet::new()
+                };
+                let index = PoolIndex::new(pool, &usable);
+                PoolState { pool: Arc::new(pool.clone()), members, index, namespaces: HashMap::new() }
+            })
+            .collect();
+        self.names = self.pools.iter().enumerate().map(|(i, state)| (state.pool.name.clone(), i)).collect();
+        self.attachments.clear();
+        self.identities.clear();
+        self.pods.clear();
+        self.deadlines.clear();
+        for id in 0..self.entries.len() {
+            let Some(entry) = &mut self.entries[id] else { continue };
+            let overlaps = |state: &PoolState| {
+                state.pool.plane() == entry.key.plane && state.index.units().mask(entry.key.index) != 0
+            };
+            entry.pools = (0..).zip(&self.pools).filter(|(_, state)| overlaps(state)).map(|(i, _)| i).collect();
+            self.index_block(id);
+        }
+    }
+}

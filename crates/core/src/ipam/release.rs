@@ -1,0 +1,171 @@
+//! Taking addresses back: by attachment, by address, by node; keeping, setting apart, and what time does.
+
+use super::{Ipam, SlotId};
+use crate::block::{BlockKey, Plane, Slot, State};
+use crate::error::Error;
+use crate::holder::{Attachment, Holder, Kind};
+use crate::time::Time;
+use std::net::IpAddr;
+
+impl Ipam {
+    /// Takes back everything an attachment has. Idempotent; says what was taken back.
+    pub fn release(&mut self, key: Attachment<'_>, now: Time) -> Vec<IpAddr> {
+        self.release_slots(self.find_attachment(key), now)
+    }
+
+    /// Takes back every active address that the test picks, e.g. those of a node.
+    pub fn release_where(&mut self, test: impl Fn(&Holder) -> bool, now: Time) -> Vec<IpAddr> {
+        let picked = self.find_active(|view| view.holder().is_some_and(|holder| test(&holder)));
+        self.release_slots(picked, now)
+    }
+
+    /// Takes back every attachment of a CNI network that is not in the list of valid ones.
+    pub fn collect_garbage(&mut self, network: &str, valid: &[(String, String)], now: Time) -> Vec<IpAddr> {
+        let stale = self.find_active(|view| {
+            let is = |(id, ifname): &(String, String)| view.is_held_by(Attachment { network, id, ifname });
+            view.kind() == Some(Kind::Container) && view.network() == network && !valid.iter().any(is)
+        });
+        self.release_slots(stale, now)
+    }
+
+    /// Everything that died with the last boot: containers of this machine.
+    pub fn release_dead_boot(&mut self, now: Time) -> Vec<IpAddr> {
+        let dead = self.find_active(|view| view.kind() == Some(Kind::Container));
+        self.release_slots(dead, now)
+    }
+
+    /// Takes one address back, whoever has it, kept or not.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if nobody has it.
+    pub fn release_address(&mut self, network: &str, addr: IpAddr, now: Time) -> Result<Option<Holder>, Error> {
+        let (key, slot) = self.taken_slot(network, addr)?;
+        let id = SlotId::new(self.entry(&key), slot);
+        let holder = self.view(id).and_then(|view| view.holder());
+        let stamp = self.tick(now);
+        self.write(id, Some(Slot::released(stamp)));
+        Ok(holder)
+    }
+
+    /// Keeps an address for a holder that does not use it yet (a claim). Idempotent for the same identity.
+    ///
+    /// # Errors
+    /// [`Error::AddressTaken`] if someone has it, [`Error::AddressOutside`] if no pool has it.
+    pub fn hold(&mut self, plane: &Plane, addr: IpAddr, holder: Holder, now: Time) -> Result<(), Error> {
+        let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
+        let id = SlotId::new(self.entry(&key), slot);
+        let known = self.view(id).filter(|view| view.state != State::Released);
+        if let Some(view) = known {
+            let own = holder.sticky.as_ref().is_some_and(|sticky| view.identity() == Some(&sticky.identity));
+            return if own { Ok(()) } else { Err(Error::taken(addr, view.holder().as_ref())) };
+        }
+        let stamp = self.tick(now);
+        self.write(id, Some(Slot::held(holder, stamp, None)));
+        Ok(())
+    }
+
+    /// Ends the keeping for an identity: held addresses are released, active ones are no longer kept.
+    pub fn forget_identity(&mut self, identity: &str, now: Time) -> Vec<IpAddr> {
+        let kept = self.find_identity(identity);
+        let addresses = self.addresses(&kept);
+        for id in kept {
+            let stamp = self.tick(now);
+            let Some(mut slot) = self.view(id).map(|view| view.to_slot()) else { continue };
+            match (slot.state, &mut slot.holder) {
+                (State::Active, Some(holder)) => {
+                    holder.sticky = None;
+                    self.write(id, Some(slot));
+                }
+                _ => self.write(id, Some(Slot::released(stamp))),
+            }
+        }
+        addresses
+    }
+
+    /// The addresses kept for, or used by, an identity.
+    #[must_use]
+    pub fn of_identity(&self, identity: &str) -> Vec<IpAddr> {
+        self.addresses(&self.find_identity(identity))
+    }
+
+    /// The addresses of an attachment.
+    #[must_use]
+    pub fn of_attachment(&self, key: Attachment<'_>) -> Vec<IpAddr> {
+        self.addresses(&self.find_attachment(key))
+    }
+
+    /// Sets an address apart, because a stranger was seen to use it.
+    ///
+    /// # Errors
+    /// [`Error::AddressTaken`] if one of our own holders has it: that is no stranger.
+    pub fn quarantine(&mut self, plane: &Plane, addr: IpAddr, until: Option<Time>, now: Time) -> Result<(), Error> {
+        let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
+        let id = SlotId::new(self.entry(&key), slot);
+        if let Some(view) = self.view(id).filter(|view| matches!(view.state, State::Active | State::Held)) {
+            return Err(Error::taken(addr, view.holder().as_ref()));
+        }
+        let stamp = self.tick(now);
+        self.write(id, Some(Slot::quarantined(stamp, until)));
+        Ok(())
+    }
+
+    /// Ends what has run out: holds and quarantines past their deadline. Costs what is due, not what there is.
+    pub fn sweep(&mut self, now: Time) -> Vec<IpAddr> {
+        let due: Vec<SlotId> =
+            self.deadlines.iter().take_while(|(until, _)| *until <= now).map(|&(_, id)| id).collect();
+        let addresses = self.addresses(&due);
+        for id in due {
+            let stamp = self.tick(now);
+            self.write(id, Some(Slot::released(stamp)));
+        }
+        addresses
+    }
+
+    /// Forgets blocks in which nothing is taken and nothing was released after `before`, so that churn in a huge pool
+    /// does not pile up records. Where a pool's search stands is kept, so they are not the next to be given out.
+    pub fn forget_cold(&mut self, before: Time) -> usize {
+        let cold =
+            |entry: &super::Entry| entry.block.taken() == 0 && entry.block.slots().all(|(_, view)| view.since < before);
+        let ids: Vec<usize> = (0..self.entries.len()).filter(|&i| self.entries[i].as_ref().is_some_and(cold)).collect();
+        for &block in &ids {
+            let released = self.entries[block].as_ref().map_or(0, |entry| entry.block.released());
+            for slot in (0..64).filter(|slot| released & (1 << slot) != 0) {
+                self.write(SlotId::new(block, slot), None);
+            }
+        }
+        ids.len()
+    }
+
+    pub(super) fn let_go(&mut self, id: SlotId, now: Time) {
+        let stamp = self.tick(now);
+        if let Some(slot) = self.view(id).map(|view| view.to_slot().after_release(stamp)) {
+            self.write(id, Some(slot));
+        }
+    }
+
+    fn release_slots(&mut self, ids: Vec<SlotId>, now: Time) -> Vec<IpAddr> {
+        let addresses = self.addresses(&ids);
+        for id in ids {
+            self.let_go(id, now);
+        }
+        addresses
+    }
+
+    fn find_active(&self, test: impl Fn(&crate::block::SlotRef<'_>) -> bool) -> Vec<SlotId> {
+        let entries = self.entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.as_ref()?)));
+        let slots = entries.flat_map(|(i, entry)| entry.block.slots().map(move |(slot, view)| (i, slot, view)));
+        let active = slots.filter(|(_, _, view)| view.state == State::Active && test(view));
+        active.map(|(i, slot, _)| SlotId::new(i, slot)).collect()
+    }
+
+    fn addresses(&self, ids: &[SlotId]) -> Vec<IpAddr> {
+        ids.iter().filter_map(|&id| self.unit(id)).map(|(plane, unit)| plane.addr(unit)).collect()
+    }
+
+    fn taken_slot(&self, network: &str, addr: IpAddr) -> Result<(BlockKey, u8), Error> {
+        let mut taken = self.slots_of(network, addr).filter(|(_, _, view)| view.state != State::Released);
+        let found = taken.next().map(|(plane, unit, _)| BlockKey::of(plane, unit));
+        let nobody = || format!("nobody holds {addr} in network {network:?}; `berth show` lists what is held");
+        found.ok_or_else(|| Error::Invalid { field: "address".to_owned(), reason: nobody() })
+    }
+}

@@ -1,0 +1,178 @@
+//! Which pools a request may use, and what rules the others out.
+
+use super::{Group, Ipam, PoolState, Request, Trace};
+use crate::addr::Family;
+use crate::error::Error;
+use crate::glob;
+use crate::ipam::Considered;
+use crate::model::{Audience, LOCAL_TYPE, Pool, Subject};
+use crate::time::Time;
+
+/// What rules a pool out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Disabled,
+    Network(String),
+    Type(String),
+    Audience(String),
+    Quota(u32),
+    Exhausted,
+}
+
+impl Rule {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Disabled => "it is disabled".to_owned(),
+            Self::Network(asked) => format!("it is not in network {asked:?}"),
+            Self::Type(kind) => format!("it has the type {kind:?}, which is not served here"),
+            Self::Audience(which) => which.clone(),
+            Self::Quota(limit) => format!("the namespace has all {limit} addresses it may have"),
+            Self::Exhausted => "no address is left".to_owned(),
+        }
+    }
+}
+
+impl Audience {
+    /// What keeps the subject out, in words.
+    fn refuses(&self, subject: &Subject) -> Option<String> {
+        let named = |patterns: &[String], name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
+        if !self.namespaces.is_empty() && !named(&self.namespaces, &subject.namespace) {
+            return Some(format!("namespace {:?} is not among {}", subject.namespace, self.namespaces.join(", ")));
+        }
+        if !self.nodes.is_empty() && !named(&self.nodes, &subject.node) {
+            return Some(format!("node {:?} is not among {}", subject.node, self.nodes.join(", ")));
+        }
+        for (what, selector, labels) in [
+            ("namespaceSelector", &self.namespace_selector, &subject.namespace_labels),
+            ("podSelector", &self.pod_selector, &subject.pod_labels),
+            ("nodeSelector", &self.node_selector, &subject.node_labels),
+        ] {
+            if !selector.matches(labels) {
+                return Some(format!("its {what} ({selector}) does not match"));
+            }
+        }
+        None
+    }
+}
+
+impl PoolState {
+    /// The rule that keeps the request out of the pool whatever is free in it.
+    pub(super) fn refuses(&self, request: &Request, group: &Group) -> Option<Rule> {
+        let pool = &self.pool;
+        if pool.disabled {
+            return Some(Rule::Disabled);
+        }
+        if let Some(network) = group.network.as_ref().filter(|network| **network != *pool.network) {
+            return Some(Rule::Network(network.clone()));
+        }
+        if pool.kind != LOCAL_TYPE || group.kind.as_ref().is_some_and(|kind| *kind != pool.kind) {
+            return Some(Rule::Type(pool.kind.clone()));
+        }
+        pool.audience.refuses(&request.subject).map(Rule::Audience)
+    }
+
+    /// The rule that keeps a namespace from one more address.
+    pub(super) fn over_quota(&self, namespace: &str) -> Option<Rule> {
+        let limit = self.pool.quota.limit(namespace)?;
+        let used = self.namespaces.get(namespace).copied().unwrap_or(0);
+        (used >= limit).then_some(Rule::Quota(limit))
+    }
+}
+
+/// A pool to try, and whether the request named it or merely met it by a pattern or as a default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) pool: usize,
+    pub(super) named: bool,
+}
+
+impl Ipam {
+    /// The pools a group speaks of, in the user's order; nothing is ruled out yet.
+    pub(super) fn candidates(&self, group: &Group) -> Result<Vec<Candidate>, Error> {
+        let mut out: Vec<Candidate> = Vec::new();
+        for pattern in &group.pools {
+            if let Some(&pool) = self.names.get(pattern) {
+                push_once(&mut out, Candidate { pool, named: true });
+                continue;
+            }
+            let before = out.len();
+            for (pool, _) in (0..).zip(&self.pools).filter(|(_, state)| glob::matches(pattern, &state.pool.name)) {
+                push_once(&mut out, Candidate { pool, named: false });
+            }
+            let matched = self.pools.iter().any(|state| glob::matches(pattern, &state.pool.name));
+            if out.len() == before && !matched {
+                return Err(Error::UnknownPool(pattern.clone()));
+            }
+        }
+        if group.pools.is_empty() {
+            // Where no pool is marked as a default, every pool is one. An explicit address may come from any pool.
+            let any = !group.addresses.is_empty() || !self.pools.iter().any(|state| state.pool.default);
+            let fit = |pool: &Pool| any || pool.default;
+            let pools = (0..).zip(&self.pools).filter(|(_, state)| fit(&state.pool));
+            out.extend(pools.map(|(pool, _)| Candidate { pool, named: false }));
+        }
+        Ok(out)
+    }
+
+    /// The families a group asks for: its own, or those of the pools it may use.
+    pub(super) fn families(&self, request: &Request, group: &Group, candidates: &[Candidate]) -> Vec<Family> {
+        if !group.families.is_empty() {
+            return group.families.clone();
+        }
+        if !group.within.is_empty() {
+            return group.within.first().map(|range| vec![range.family()]).unwrap_or_default();
+        }
+        // A pool that was named must serve; one met by a pattern or as a default may be for others only.
+        let counts = |c: &&Candidate| c.named || self.pools[c.pool].refuses(request, group).is_none();
+        let mut families: Vec<Family> =
+            candidates.iter().filter(counts).map(|c| self.pools[c.pool].pool.family).collect();
+        if families.is_empty() {
+            families.extend(candidates.iter().map(|c| self.pools[c.pool].pool.family));
+        }
+        families.sort();
+        families.dedup();
+        families
+    }
+
+    /// The error that says best why none of the pools served.
+    pub(super) fn refusal(&self, request: &Request, dropped: &[(usize, Rule)], now: Time) -> Error {
+        let name = |&(pool, _): &(usize, Rule)| self.pools[pool].pool.name.clone();
+        let exhausted: Vec<_> = dropped.iter().filter(|(_, rule)| *rule == Rule::Exhausted).collect();
+        if !exhausted.is_empty() {
+            let cooling = exhausted.iter().map(|(pool, _)| self.pools[*pool].index.cooling(now));
+            let (counts, next): (Vec<usize>, Vec<Option<Time>>) = cooling.unzip();
+            return Error::PoolExhausted {
+                pools: exhausted.into_iter().map(name).collect(),
+                cooling: counts.iter().sum(),
+                next_free: next.into_iter().flatten().min(),
+            };
+        }
+        for (pool, rule) in dropped {
+            if let Rule::Quota(limit) = rule {
+                let (pool, namespace) = (self.pools[*pool].pool.name.clone(), request.subject.namespace.clone());
+                return Error::QuotaReached { pool, namespace, limit: *limit };
+            }
+        }
+        if let [(pool, Rule::Type(kind))] = dropped {
+            return Error::UnknownPoolType { pool: self.pools[*pool].pool.name.clone(), kind: kind.clone() };
+        }
+        let reasons = match dropped {
+            [] if self.pools.is_empty() => "there are no pools".to_owned(),
+            [] => "no pool is of the family asked for".to_owned(),
+            some => some.iter().map(|d| format!("{}: {}", name(d), d.1.text())).collect::<Vec<_>>().join("; "),
+        };
+        Error::NoQualifiedPool { reasons }
+    }
+
+    pub(super) fn note(&self, trace: &mut Trace, pool: usize, rule: Option<&Rule>) {
+        let pool = &self.pools[pool].pool;
+        let dropped = rule.map(Rule::text);
+        trace.considered.push(Considered { pool: pool.name.clone(), family: pool.family, dropped });
+    }
+}
+
+fn push_once(list: &mut Vec<Candidate>, candidate: Candidate) {
+    if !list.iter().any(|known| known.pool == candidate.pool) {
+        list.push(candidate);
+    }
+}

@@ -1,0 +1,307 @@
+//! The one model: what every dialect's objects are lowered into.
+
+use crate::addr::{Cidr, Family, Range, RangeSet};
+use crate::block::Plane;
+use crate::labels::{Labels, Selector};
+use crate::net::{Dns, Route};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The network a pool is in when it names none.
+pub const DEFAULT_NETWORK: &str = "default";
+
+/// The pool type that Berth serves itself.
+pub const LOCAL_TYPE: &str = "local";
+
+/// In which order free addresses are picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pick {
+    /// Never used first, then the one that was given back longest ago.
+    #[default]
+    LeastRecentlyReleased,
+    /// The lowest free one.
+    Sequential,
+    /// Any free one.
+    Random,
+}
+
+/// The router of a subnet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gateway {
+    /// The first host address of each range's subnet, unless the subnet object says otherwise.
+    #[default]
+    Auto,
+    /// There is none.
+    None,
+    /// This one.
+    At(IpAddr),
+}
+
+/// Addresses that most networks do not give to anyone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Give out the network address.
+    pub network: bool,
+    /// Give out the broadcast address (IPv4).
+    pub broadcast: bool,
+    /// Give out the gateway.
+    pub gateway: bool,
+}
+
+/// Who may use a pool. Binding even when a request names the pool or an address of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audience {
+    /// Namespaces by name, wildcards allowed; empty admits every namespace.
+    pub namespaces: Vec<String>,
+    /// Namespaces by label.
+    pub namespace_selector: Selector,
+    /// Pods by label.
+    pub pod_selector: Selector,
+    /// Nodes by name, wildcards allowed; empty admits every node.
+    pub nodes: Vec<String>,
+    /// Nodes by label.
+    pub node_selector: Selector,
+}
+
+/// How many addresses of a pool one namespace may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// For every namespace that has no number of its own.
+    pub per_namespace: Option<u32>,
+    /// For these namespaces.
+    pub namespaces: BTreeMap<String, u32>,
+}
+
+impl Quota {
+    /// The limit of a namespace.
+    #[must_use]
+    pub fn limit(&self, namespace: &str) -> Option<u32> {
+        self.namespaces.get(namespace).copied().or(self.per_namespace)
+    }
+}
+
+/// Addresses of a pool stay with the pod that had them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StickyPolicy {
+    /// For how long after it is gone; `None` is for ever.
+    pub keep: Option<Duration>,
+}
+
+/// A set of ranges of one family in one network, with who may use it and how addresses are picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// The network its addresses are unique in.
+    pub network: Arc<str>,
+    /// The family of all its ranges.
+    pub family: Family,
+    /// The prefix length of what it gives out: 32 or 128 for single addresses.
+    pub unit_len: u8,
+    /// Which allocator serves it.
+    pub kind: String,
+    /// Its addresses.
+    pub ranges: Vec<Range>,
+    /// Addresses inside the ranges that it does not have.
+    pub exclude: Vec<Range>,
+    /// The subnet it is cut from.
+    pub subnet: Option<String>,
+    /// The prefix length that goes with its addresses; else the subnet's, else the range's.
+    pub prefix_len: Option<u8>,
+    /// Its router.
+    pub gateway: Gateway,
+    /// Which of the addresses that are usually left out it gives out.
+    pub edges: Edges,
+    /// Routes for its addresses; empty inherits the subnet's.
+    pub routes: Vec<Route>,
+    /// Resolver settings for its addresses; empty inherits the subnet's.
+    pub dns: Dns,
+    /// In which order it picks.
+    pub pick: Pick,
+    /// How long a released address rests.
+    pub cool_down: Duration,
+    /// Whether a resting address is given out when nothing else is free.
+    pub reuse_cooling: bool,
+    /// Whether requests that name no pool may use it.
+    pub default: bool,
+    /// Gives out nothing new.
+    pub disabled: bool,
+    /// Who may use it.
+    pub audience: Audience,
+    /// How much of it a namespace may have.
+    pub quota: Quota,
+    /// Set if addresses stay with the pod that had them.
+    pub sticky: Option<StickyPolicy>,
+}
+
+impl Pool {
+    /// A pool with nothing but ranges. The first range decides the family.
+    #[must_use]
+    pub fn new(name: impl Into<String>, ranges: Vec<Range>) -> Self {
+        let family = ranges.first().map_or(Family::V4, |r| r.family());
+        Self {
+            name: name.into(),
+            network: DEFAULT_NETWORK.into(),
+            family,
+            unit_len: family.bits(),
+            kind: LOCAL_TYPE.to_owned(),
+            ranges,
+            exclude: Vec::new(),
+            subnet: None,
+            prefix_len: None,
+            gateway: Gateway::Auto,
+            edges: Edges::default(),
+            routes: Vec::new(),
+            dns: Dns::default(),
+            pick: Pick::default(),
+            cool_down: Duration::ZERO,
+            reuse_cooling: false,
+            default: false,
+            disabled: false,
+            audience: Audience::default(),
+            quota: Quota::default(),
+            sticky: None,
+        }
+    }
+
+    /// The plane its blocks lie in.
+    #[must_use]
+    pub fn plane(&self) -> Plane {
+        Plane { network: self.network.clone(), family: self.family, unit_len: self.unit_len }
+    }
+
+    /// Whether it gives out single addresses rather than prefixes.
+    #[must_use]
+    pub const fn gives_addresses(&self) -> bool {
+        self.unit_len == self.family.bits()
+    }
+
+    /// The subnets that its ranges imply: the subnet object's, or the prefix asked for, or each range's own.
+    fn subnets(&self, subnet: Option<&Subnet>) -> Vec<Cidr> {
+        match (subnet, self.prefix_len) {
+            (Some(subnet), _) => vec![subnet.cidr],
+            (None, Some(len)) => self.ranges.iter().map(|r| Cidr::containing(r.first(), len)).collect(),
+            (None, None) => self.ranges.iter().map(|&r| Cidr::covering(r)).collect(),
+        }
+    }
+
+    /// The subnet that an address of the pool lives in.
+    #[must_use]
+    pub fn subnet_of(&self, addr: IpAddr, subnet: Option<&Subnet>) -> Cidr {
+        match (self.prefix_len, subnet) {
+            (Some(len), _) => Cidr::containing(addr, len),
+            (None, Some(subnet)) => subnet.cidr,
+            (None, None) => {
+                let range = self.ranges.iter().find(|r| r.contains(addr)).copied();
+                range.map_or(Cidr::containing(addr, self.family.bits()), Cidr::covering)
+            }
+        }
+    }
+
+    /// The router for an address of the pool.
+    #[must_use]
+    pub fn gateway_of(&self, addr: IpAddr, subnet: Option<&Subnet>) -> Option<IpAddr> {
+        match self.gateway {
+            Gateway::At(gateway) => Some(gateway),
+            Gateway::None => None,
+            Gateway::Auto if !self.gives_addresses() => None,
+            Gateway::Auto => match subnet {
+                Some(subnet) => subnet.router(),
+                // A range that is no CIDR says nothing about its surroundings: no router is made up for it.
+                None => {
+                    let known = self.prefix_len.is_some()
+                        || self.ranges.iter().any(|r| r.contains(addr) && r.as_cidr().is_some());
+                    known.then(|| self.subnet_of(addr, None).first_host()).flatten()
+                }
+            },
+        }
+    }
+
+    /// Every address the pool may ever give out: its ranges without excludes, network, broadcast and gateway addresses.
+    #[must_use]
+    pub fn members(&self, subnet: Option<&Subnet>) -> RangeSet {
+        let mut set: RangeSet = self.ranges.iter().copied().collect();
+        for &range in &self.exclude {
+            set.remove(range);
+        }
+        for &range in if self.edges.gateway { &[][..] } else { &self.ranges[..] } {
+            if let Some(gateway) = self.gateway_of(range.first(), subnet) {
+                set.remove_addr(gateway);
+            }
+        }
+        if !self.gives_addresses() {
+            return set;
+        }
+        for cidr in self.subnets(subnet).into_iter().filter(|cidr| !cidr.is_usable_whole()) {
+            // A range written as FIRST-LAST without a subnet means just those addresses.
+            let implied = subnet.is_none() && self.prefix_len.is_none();
+            if implied && !self.ranges.iter().any(|r| r.as_cidr() == Some(cidr)) {
+                continue;
+            }
+            if !self.edges.network {
+                set.remove_addr(cidr.network());
+            }
+            if !self.edges.broadcast && self.family == Family::V4 {
+                set.remove_addr(cidr.last());
+            }
+        }
+        set
+    }
+}
+
+/// A CIDR with its gateway, routes and DNS, from which pools are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// Its name.
+    pub name: String,
+    /// The network it is in.
+    pub network: Arc<str>,
+    /// Its addresses.
+    pub cidr: Cidr,
+    /// Its router.
+    pub gateway: Gateway,
+    /// Routes that its pools inherit.
+    pub routes: Vec<Route>,
+    /// Resolver settings that its pools inherit.
+    pub dns: Dns,
+}
+
+impl Subnet {
+    /// The router: the one given, or the first host address.
+    #[must_use]
+    pub const fn router(&self) -> Option<IpAddr> {
+        match self.gateway {
+            Gateway::At(gateway) => Some(gateway),
+            Gateway::None => None,
+            Gateway::Auto => self.cidr.first_host(),
+        }
+    }
+}
+
+/// Addresses that nobody gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Its name.
+    pub name: String,
+    /// The network they are in.
+    pub network: Arc<str>,
+    /// The addresses.
+    pub ranges: Vec<Range>,
+}
+
+/// Who asks: what a pool's audience is checked against.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Namespace; empty outside of Kubernetes.
+    pub namespace: String,
+    /// Labels of the namespace.
+    pub namespace_labels: Labels,
+    /// Labels of the pod.
+    pub pod_labels: Labels,
+    /// Node.
+    pub node: String,
+    /// Labels of the node.
+    pub node_labels: Labels,
+}
