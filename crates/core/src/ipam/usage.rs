@@ -122,7 +122,11 @@ impl Ipam {
     }
 
     /// The slots of a plane that lie in a set of addresses, with their (first) address.
-    pub(super) fn slots_in(&self, plane: &Plane, set: RangeSet) -> impl Iterator<Item = (IpAddr, SlotRef<'_>)> {
+    pub(super) fn slots_in<'a>(
+        &'a self,
+        plane: &Plane,
+        set: RangeSet,
+    ) -> impl Iterator<Item = (IpAddr, SlotRef<'a>)> + use<'a> {
         let blocks: Vec<(&BlockKey, usize)> = (set.ranges().iter())
             .filter(|range| range.family() == plane.family)
             .flat_map(|range| {
