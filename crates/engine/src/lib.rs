@@ -1,1 +1,304 @@
-//! Placeholder.
+//! Runs the pure core over a block store.
+//!
+//! Requests that arrive while another is being written wait together and share the next write (group commit): whoever
+//! gets the lock runs everything that is waiting, writes once, and hands out all the answers. No thread of its own, so
+//! a lone request pays for no hand-over.
+//!
+//! A request is a closure over the state machine. It may run more than once: when the store says that others changed
+//! the same blocks, those are read again and every request of the batch is decided anew.
+
+mod batch;
+
+use batch::Waiting;
+use berth_core::block::{BlockKey, Slot, State};
+use berth_core::error::Error;
+use berth_core::holder::{Attachment, Kind};
+use berth_core::ipam::{Config, Entropy, Ipam, Outcome, Request, Tombstones};
+use berth_core::time::Time;
+use berth_store::{BlockStore, BlockWrite, Revision, StoreError, Written};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How often a batch is decided anew before its requests are told to try again.
+const ATTEMPTS: u32 = 64;
+
+/// What a request works on.
+pub struct Context<'a> {
+    /// The state machine.
+    pub ipam: &'a mut Ipam,
+    /// Deletions of a moment ago: an older ADD that arrives after one leaves nothing behind.
+    pub deletions: &'a mut Tombstones,
+    /// ADDs of a moment ago: an older DEL that arrives after one takes nothing back.
+    pub additions: &'a mut Tombstones,
+    /// Randomness.
+    pub entropy: &'a mut Entropy,
+    /// The time.
+    pub now: Time,
+    /// 0 at first; more if other writers were quicker.
+    pub attempt: u32,
+}
+
+struct Inner<S> {
+    ipam: Ipam,
+    store: S,
+    revisions: HashMap<BlockKey, Revision>,
+    deletions: Tombstones,
+    additions: Tombstones,
+    entropy: Entropy,
+}
+
+/// The allocator of one store.
+pub struct Engine<S> {
+    inner: Mutex<Inner<S>>,
+    waiting: Waiting,
+    clock: Box<dyn Fn() -> Time + Send + Sync>,
+}
+
+impl<S: BlockStore> Engine<S> {
+    /// An engine over what the store has, with this configuration in force.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn open(
+        mut store: S,
+        config: Config,
+        seed: u64,
+        clock: impl Fn() -> Time + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let mut ipam = Ipam::new();
+        ipam.configure(config);
+        let mut revisions = HashMap::new();
+        for (key, block, revision) in store.list()? {
+            ipam.load(&key, block);
+            revisions.insert(key, revision);
+        }
+        let inner = Inner {
+            ipam,
+            store,
+            revisions,
+            deletions: Tombstones::default(),
+            additions: Tombstones::default(),
+            entropy: Entropy(seed),
+        };
+        Ok(Self { inner: Mutex::new(inner), waiting: Waiting::default(), clock: Box::new(clock) })
+    }
+
+    /// The engine's time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// Runs a request, together with whatever else is waiting. When this returns, its changes are in the store.
+    ///
+    /// # Errors
+    /// Those of the request, which then has changed nothing; or those of the store.
+    pub fn transact<R: Send + 'static>(
+        &self,
+        request: impl FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        let ticket = self.waiting.join(request);
+        let mut inner = self.lock();
+        // Someone who had the lock before us may have run our request too.
+        if !ticket.is_answered() {
+            let batch = self.waiting.take();
+            inner.run(&batch, self.now());
+        }
+        drop(inner);
+        ticket.answer()
+    }
+
+    /// Looks at the state.
+    pub fn read<R>(&self, look: impl FnOnce(&Ipam) -> R) -> R {
+        look(&self.lock().ipam)
+    }
+
+    /// What a request would get, and why; changes nothing.
+    pub fn explain(&self, request: &Request) -> (berth_core::ipam::Trace, Result<Outcome, Error>) {
+        let inner = &mut *self.lock();
+        // The answer must not change what the next real request draws.
+        let mut entropy = inner.entropy.clone();
+        inner.ipam.explain(request, self.now(), &mut entropy)
+    }
+
+    /// Uses the store directly, e.g. for its counters; no request runs meanwhile.
+    pub fn with_store<R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        work(&mut self.lock().store)
+    }
+
+    /// Puts another configuration in force, in one step with what follows from it.
+    ///
+    /// `plan` says, from the store, what shall be in force; `follow` then changes blocks under the new configuration
+    /// (binds claims, releases what is no longer kept); `save` makes the new objects durable. If any of them fails,
+    /// everything is as before. With `dry_run` it is so in any case.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::InUse`] if the configuration is refused; those of the closures and of the store.
+    pub fn reconfigure<P, R>(
+        &self,
+        dry_run: bool,
+        plan: impl FnOnce(&mut S) -> Result<(Config, P), Error>,
+        follow: impl FnOnce(&mut Context<'_>, &P) -> Result<R, Error>,
+        save: impl FnOnce(&mut S, P) -> Result<(), Error>,
+    ) -> Result<R, Error> {
+        let inner = &mut *self.lock();
+        let (config, planned) = plan(&mut inner.store)?;
+        inner.ipam.admits(&config)?;
+        let before = inner.ipam.config().clone();
+        inner.ipam.configure(config);
+        let now = self.now();
+        let mut result = follow(&mut inner.context(now, 0), &planned);
+        if result.is_ok() && !dry_run {
+            // Objects first: one whose addresses are missing is mended later, addresses without an object are lost.
+            let saved = save(&mut inner.store, planned);
+            let saved = saved.and_then(|()| inner.write().map_err(|error| Error::Store(error.to_string())));
+            match saved {
+                Ok(true) => return result,
+                Ok(false) => result = Err(Error::RetriesExhausted(1)),
+                Err(error) => result = Err(error),
+            }
+        }
+        inner.ipam.rollback();
+        inner.ipam.configure(before);
+        result
+    }
+
+    /// Gives out what is asked for. `stamp` is when the request was started, on the clock that deletions use.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn allocate(&self, request: Request, stamp: Option<u64>) -> Result<Outcome, Error> {
+        self.transact(move |context| context.allocate(&request, stamp))
+    }
+
+    /// Takes back everything an attachment has; any number of times, known or not.
+    ///
+    /// # Errors
+    /// Only those of the store.
+    pub fn release(&self, network: &str, id: &str, ifname: &str, stamp: Option<u64>) -> Result<Vec<IpAddr>, Error> {
+        let (network, id, ifname) = (network.to_owned(), id.to_owned(), ifname.to_owned());
+        self.transact(move |context| {
+            Ok(context.release(Attachment { network: &network, id: &id, ifname: &ifname }, stamp))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        // A panic in a request is caught below the lock's users in tests only; the state is rolled back per batch.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Context<'_> {
+    /// Gives out what is asked for, unless a later deletion of the same attachment has been seen.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn allocate(&mut self, request: &Request, stamp: Option<u64>) -> Result<Outcome, Error> {
+        let key = request.holder.attachment();
+        if let Some(stamp) = stamp {
+            if self.deletions.supersede(key, stamp) {
+                return Err(Error::Superseded(request.holder.id.clone()));
+            }
+            self.additions.bury(key, stamp);
+        }
+        if self.attempt > 0 {
+            // Part of an earlier attempt may have reached the store before another part met a conflict.
+            self.ipam.release(key, self.now);
+        }
+        self.ipam.allocate(request, self.now, self.entropy)
+    }
+
+    /// Takes back everything an attachment has, and remembers that it was deleted.
+    pub fn release(&mut self, key: Attachment<'_>, stamp: Option<u64>) -> Vec<IpAddr> {
+        if let Some(stamp) = stamp {
+            if self.additions.supersede(key, stamp) {
+                return Vec::new();
+            }
+            self.deletions.bury(key, stamp);
+        }
+        self.ipam.release(key, self.now)
+    }
+}
+
+impl<S: BlockStore> Inner<S> {
+    const fn context(&mut self, now: Time, attempt: u32) -> Context<'_> {
+        let Self { ipam, deletions, additions, entropy, .. } = self;
+        Context { ipam, deletions, additions, entropy, now, attempt }
+    }
+
+    /// Runs a batch of requests until the store has taken their changes.
+    fn run(&mut self, batch: &[batch::Job], now: Time) {
+        for attempt in 0..ATTEMPTS {
+            for job in batch {
+                let savepoint = self.ipam.savepoint();
+                let ok = job.run(&mut self.context(now, attempt));
+                if !ok {
+                    self.ipam.rollback_to(savepoint);
+                }
+            }
+            match self.write() {
+                Ok(true) => return batch.iter().for_each(batch::Job::deliver),
+                Ok(false) => {}
+                Err(error) => {
+                    self.ipam.rollback();
+                    let error = Error::Store(error.to_string());
+                    return batch.iter().for_each(|job| job.fail(&error));
+                }
+            }
+        }
+        batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS)));
+    }
+
+    /// Writes the changes; false if others had changed the same blocks, which have been read again.
+    fn write(&mut self) -> Result<bool, StoreError> {
+        let mut changed: BTreeMap<&BlockKey, u64> = BTreeMap::new();
+        let mut durable = false;
+        for change in self.ipam.changes() {
+            *changed.entry(&change.key).or_default() |= 1 << change.slot;
+            durable |= outlives_boot(change.before.as_ref()) || outlives_boot(change.after.as_ref());
+        }
+        if changed.is_empty() {
+            return Ok(true);
+        }
+        let writes: Vec<BlockWrite> = changed
+            .into_iter()
+            .map(|(key, changed)| BlockWrite {
+                key: key.clone(),
+                expected: self.revisions.get(key).copied().unwrap_or(0),
+                block: self.ipam.block(key).cloned().unwrap_or_default(),
+                changed,
+            })
+            .collect();
+        let written = self.store.write(&writes, durable)?;
+        let mut conflict = false;
+        for (write, outcome) in writes.iter().zip(&written) {
+            match *outcome {
+                Written::As(0) => drop(self.revisions.remove(&write.key)),
+                Written::As(revision) => drop(self.revisions.insert(write.key.clone(), revision)),
+                Written::Conflict => conflict = true,
+            }
+        }
+        if !conflict {
+            self.ipam.commit();
+            return Ok(true);
+        }
+        self.ipam.rollback();
+        for write in &writes {
+            let (block, revision) = self.store.read(&write.key)?;
+            self.ipam.load(&write.key, block);
+            self.revisions.insert(write.key.clone(), revision);
+        }
+        Ok(false)
+    }
+}
+
+/// Whether a slot must survive a loss of power. A container's address need not: the container does not survive it.
+fn outlives_boot(slot: Option<&Slot>) -> bool {
+    let Some(slot) = slot else { return false };
+    match (slot.state, &slot.holder) {
+        (State::Held | State::Quarantined, _) => true,
+        (State::Active, Some(holder)) => holder.kind != Kind::Container || holder.sticky.is_some(),
+        _ => false,
+    }
+}

@@ -1,1 +1,119 @@
-//! Placeholder.
+//! Where blocks and objects are kept.
+//!
+//! One small trait, [`BlockStore`], stands between the engine and storage; nothing above it knows which store it has.
+//! The embedded one is the [`Journal`]: one file, appended to, one frame per group of requests.
+
+mod entry;
+mod history;
+mod journal;
+mod lock;
+mod medium;
+
+pub use entry::{Entry, decode_frames};
+pub use history::{Event, History};
+pub use journal::{Durability, Journal, ObjectKey, Opened};
+pub use lock::StateLock;
+pub use medium::{FileMedium, Medium};
+
+use berth_core::block::{Block, BlockKey};
+use std::io;
+use std::path::PathBuf;
+
+/// The version of a block in the store; 0 means that it is not there.
+pub type Revision = u64;
+
+/// One block to write, if the store still has the revision that was read.
+#[derive(Clone, Debug)]
+pub struct BlockWrite {
+    /// Which block.
+    pub key: BlockKey,
+    /// The revision this change was made from.
+    pub expected: Revision,
+    /// The block as it shall be; an empty one is deleted.
+    pub block: Block,
+    /// Which slots changed, as bits.
+    pub changed: u64,
+}
+
+/// What became of one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is in the store, as this revision.
+    As(Revision),
+    /// Someone else changed the block; nothing was written for it.
+    Conflict,
+}
+
+/// A place that keeps blocks, each written by compare-and-swap.
+pub trait BlockStore: Send {
+    /// Every block there is, as of now and not of some cache.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn list(&mut self) -> Result<Vec<(BlockKey, Block, Revision)>, StoreError>;
+
+    /// One block; revision 0 and an empty block if it is not there.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn read(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError>;
+
+    /// Writes each block whose revision is still the expected one; an answer for each, in order.
+    /// `durable` changes survive a loss of power; others need only survive this process.
+    ///
+    /// # Errors
+    /// If the store failed; then nothing of the batch is in it.
+    fn write(&mut self, batch: &[BlockWrite], durable: bool) -> Result<Vec<Written>, StoreError>;
+
+    /// The blocks that others have changed since this was last asked.
+    ///
+    /// # Errors
+    /// If the watch broke; the caller lists anew.
+    fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError>;
+}
+
+/// Why the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Input or output failed.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file was damaged after it had been written.
+    #[error("{} is damaged at byte {offset}: {reason}; restore it from a backup, or move it away to start empty", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A newer Berth wrote the file.
+    #[error("{} has format version {found}, this berth knows up to {known}; use a newer berth", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version it has.
+        found: u32,
+        /// The newest one known.
+        known: u32,
+    },
+    /// Another process has the store.
+    #[error("{} is in use by process {pid}; stop it, or give this one another --state-dir", path.display())]
+    Locked {
+        /// The state directory.
+        path: PathBuf,
+        /// Who has it.
+        pid: String,
+    },
+    /// An earlier write failed in a way that leaves the file's content unknown.
+    #[error("the store stopped taking writes after an error: {0}; restart berth once the cause is mended")]
+    Poisoned(String),
+}
