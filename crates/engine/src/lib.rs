@@ -129,7 +129,7 @@ impl<S: BlockStore> Engine<S> {
 
     /// Puts another configuration in force, in one step with what follows from it.
     ///
-    /// `plan` says, from the store, what shall be in force; `follow` then changes blocks under the new configuration
+    /// `plan` says, from the store and the state, what shall be in force; `follow` then changes blocks under the new configuration
     /// (binds claims, releases what is no longer kept); `save` makes the new objects durable. If any of them fails,
     /// everything is as before. With `dry_run` it is so in any case.
     ///
@@ -138,30 +138,39 @@ impl<S: BlockStore> Engine<S> {
     pub fn reconfigure<P, R>(
         &self,
         dry_run: bool,
-        plan: impl FnOnce(&mut S) -> Result<(Config, P), Error>,
+        plan: impl FnOnce(&mut S, &Ipam) -> Result<(Config, P), Error>,
         follow: impl FnOnce(&mut Context<'_>, &P) -> Result<R, Error>,
         save: impl FnOnce(&mut S, P) -> Result<(), Error>,
     ) -> Result<R, Error> {
         let inner = &mut *self.lock();
-        let (config, planned) = plan(&mut inner.store)?;
+        let (config, planned) = plan(&mut inner.store, &inner.ipam)?;
         inner.ipam.admits(&config)?;
         let before = inner.ipam.config().clone();
         inner.ipam.configure(config);
         let now = self.now();
-        let mut result = follow(&mut inner.context(now, 0), &planned);
-        if result.is_ok() && !dry_run {
-            // Objects first: one whose addresses are missing is mended later, addresses without an object are lost.
-            let saved = save(&mut inner.store, planned);
-            let saved = saved.and_then(|()| inner.write().map_err(|error| Error::Store(error.to_string())));
-            match saved {
-                Ok(true) => return result,
-                Ok(false) => result = Err(Error::RetriesExhausted(1)),
-                Err(error) => result = Err(error),
+        let result = follow(&mut inner.context(now, 0), &planned);
+        let saved = match &result {
+            Ok(_) if !dry_run => save(&mut inner.store, planned),
+            _ => {
+                inner.ipam.rollback();
+                inner.ipam.configure(before);
+                return result;
+            }
+        };
+        if let Err(error) = saved {
+            inner.ipam.rollback();
+            inner.ipam.configure(before);
+            return Err(error);
+        }
+        // The objects are in force now. If their blocks cannot be written, a claim stays unbound and is bound later.
+        match inner.write() {
+            Ok(true) => result,
+            Ok(false) => Err(Error::RetriesExhausted(1)),
+            Err(error) => {
+                inner.ipam.rollback();
+                Err(Error::Store(error.to_string()))
             }
         }
-        inner.ipam.rollback();
-        inner.ipam.configure(before);
-        result
     }
 
     /// Gives out what is asked for. `stamp` is when the request was started, on the clock that deletions use.

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! The daemon: one engine behind a unix socket for the CNI plugin and an HTTP API for everyone else.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`node`] | what both doors share: engine, objects, audit trail |
+//! | `objects` | manifests: applied, listed, deleted |
+//! | `socket` | the door for the plugin: blocking threads, because a hand-over costs more than an allocation |
+//! | `queue` | deletions that were left on disk while nobody listened |
+//! | `http` | the door for people and programs |
+//! | `chores` | what time does: expiry, compaction, pruning |
+
+mod chores;
+mod http;
+mod logging;
+mod metrics;
+mod node;
+mod objects;
+mod queue;
+mod run;
+mod socket;
+
+pub use http::openapi_json;
+pub use logging::LogFormat;
+pub use metrics::metrics_markdown;
+pub use node::Node;
+pub use run::{ServeOptions, serve};

@@ -1,0 +1,137 @@
+//! Several engines on one store, and many threads on one engine.
+
+use berth_core::error::Error;
+use berth_core::holder::Holder;
+use berth_core::ipam::{Config, Group, Outcome, Request};
+use berth_core::model::Pool;
+use berth_core::time::Time;
+use berth_engine::Engine;
+use berth_testing::MemoryStore;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn config(range: &str) -> Config {
+    let pool = Pool::new("p", vec![range.parse().unwrap()]);
+    Config { pools: BTreeMap::from([("p".to_owned(), pool)]), ..Config::default() }
+}
+
+fn engine(store: &MemoryStore, range: &str, seed: u64) -> Engine<MemoryStore> {
+    let clock = AtomicU64::new(1_790_000_000_000_000 + seed);
+    Engine::open(store.clone(), config(range), seed, move || Time(clock.fetch_add(1000, Ordering::Relaxed))).unwrap()
+}
+
+fn request(id: &str) -> Request {
+    let holder = Holder { network: "net".into(), id: id.into(), ifname: "eth0".into(), ..Holder::default() };
+    Request { holder, groups: vec![Group::default()], ..Request::default() }
+}
+
+/// Invariants 1 and 6: with as many addresses as askers, each gets one, and no two the same.
+#[test]
+fn engines_that_race_for_the_last_addresses_all_get_one() {
+    let store = MemoryStore::default();
+    let given: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|n| {
+                let engine = engine(&store, "10.0.0.0/25", n);
+                scope.spawn(move || {
+                    let ask = |i| engine.allocate(request(&format!("n{n}c{i}")), None);
+                    (0..15).map(|i| ask(i).unwrap_or_else(|error| panic!("{n}/{i}: {error}"))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    // 128 addresses less network, broadcast and gateway.
+    assert_eq!(given.len(), 120);
+    let distinct: BTreeSet<_> = given.iter().map(|outcome| outcome.given[0].address()).collect();
+    assert_eq!(distinct.len(), 120);
+}
+
+/// Requests that arrive together share one write of the store, and each still gets its own answer.
+#[test]
+fn threads_on_one_engine_never_share_an_address() {
+    let engine = Arc::new(engine(&MemoryStore::default(), "10.0.0.0/20", 1));
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let id = format!("t{n}c{i}");
+                    let first = engine.allocate(request(&id), None).unwrap();
+                    let again = engine.allocate(request(&id), None).unwrap();
+                    assert_eq!(first.given[0].unit, again.given[0].unit, "the same ADD, the same answer");
+                    if i % 2 == 0 {
+                        engine.release("net", &id, "eth0", None).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    engine.read(|ipam| {
+        assert_eq!(ipam.check(Time(1_800_000_000_000_000)), []);
+        let taken = ipam.slots().filter(|(_, _, view)| view.state == berth_core::block::State::Active).count();
+        assert_eq!(taken, 800);
+    });
+}
+
+/// Invariant 3, in every order in which ADD and DEL of one container can arrive. Stamps say when each was started.
+#[test]
+fn every_order_of_add_and_del_of_one_container() {
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Add(u64),
+        Del(u64),
+    }
+    use Op::{Add, Del};
+    // What the runtime did, in order of stamps: ADD 1, DEL 2, ADD 3, DEL 4 (or without the last DEL).
+    for (ops, lives) in [
+        (vec![Add(1), Del(2)], false),
+        (vec![Add(1), Del(2), Add(3)], true),
+        (vec![Add(1), Del(2), Add(3), Del(4)], false),
+    ] {
+        for order in permutations(&ops) {
+            let engine = engine(&MemoryStore::default(), "10.0.0.0/24", 1);
+            for op in &order {
+                match *op {
+                    Add(stamp) => match engine.allocate(request("c"), Some(stamp)) {
+                        Ok(_) | Err(Error::Superseded(_)) => {}
+                        Err(other) => panic!("{order:?}: {other}"),
+                    },
+                    Del(stamp) => drop(engine.release("net", "c", "eth0", Some(stamp)).unwrap()),
+                }
+            }
+            let left = engine.read(|ipam| {
+                ipam.slots().filter(|(_, _, view)| view.state == berth_core::block::State::Active).count()
+            });
+            assert_eq!(left, usize::from(lives), "{order:?}");
+        }
+    }
+
+    fn permutations(ops: &[Op]) -> Vec<Vec<Op>> {
+        if ops.is_empty() {
+            return vec![Vec::new()];
+        }
+        let mut all = Vec::new();
+        for i in 0..ops.len() {
+            let mut rest = ops.to_vec();
+            let first = rest.remove(i);
+            all.extend(permutations(&rest).into_iter().map(|tail| [vec![first], tail].concat()));
+        }
+        all
+    }
+}
+
+/// A request that fails leaves nothing, also when others of its batch succeed.
+#[test]
+fn a_refused_request_leaves_nothing() {
+    let engine = engine(&MemoryStore::default(), "10.0.0.0/30", 1);
+    let dual = Request {
+        groups: vec![Group::default(), Group { pools: vec!["absent".into()], ..Group::default() }],
+        ..request("c")
+    };
+    for _ in 0..100 {
+        assert_eq!(engine.allocate(dual.clone(), None), Err(Error::UnknownPool("absent".into())));
+    }
+    assert!(engine.allocate(request("other"), None).is_ok(), "the only address is still free");
+}

@@ -1,0 +1,69 @@
+//! What time does: holds and quarantines run out, cold blocks are forgotten, the journal is compacted, the audit trail
+//! is pruned, deletions left on disk are worked off.
+
+use crate::node::{Node, now};
+use crate::queue::Queue;
+use berth_store::History;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How long a block in which nothing is taken keeps the memory of when its addresses were released.
+const COLD_AFTER: Duration = Duration::from_secs(3600);
+
+/// The audit trail takes at most this much of the disk, whatever its age.
+const AUDIT_MAX_BYTES: u64 = 1 << 30;
+
+/// Does the chores until told to stop.
+pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, stop: &AtomicBool) {
+    for second in 0u64.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        sweep(node);
+        queue.drain(node);
+        if second % 60 == 59 {
+            forget(node);
+            compact(node);
+        }
+        if second % 3600 == 0 {
+            prune(node, audit_keep);
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn sweep(node: &Node) {
+    match node.engine.transact(|context| Ok(context.ipam.sweep(context.now))) {
+        Ok(freed) if !freed.is_empty() => info!(addresses = freed.len(), "holds and quarantines ran out"),
+        Ok(_) => {}
+        Err(error) => warn!(%error, "could not end what has run out"),
+    }
+}
+
+fn forget(node: &Node) {
+    // A pool that cools longer than this keeps its memory longer.
+    let longest = node.engine.read(|ipam| ipam.pools().map(|pool| pool.cool_down).max().unwrap_or_default());
+    let age = longest.max(COLD_AFTER);
+    if let Err(error) = node.engine.transact(move |context| Ok(context.ipam.forget_cold(context.now.before(age)))) {
+        warn!(%error, "could not forget cold blocks");
+    }
+}
+
+fn compact(node: &Node) {
+    let name = History::archive_name(now());
+    match node.engine.with_store(|journal| journal.compact_if_worthwhile(&name)) {
+        Ok(true) => info!("compacted the journal"),
+        Ok(false) => {}
+        Err(error) => warn!(%error, "could not compact the journal"),
+    }
+}
+
+fn prune(node: &Node, keep: Duration) {
+    match node.history.prune(now(), keep, AUDIT_MAX_BYTES) {
+        Ok(0) => {}
+        Ok(files) => info!(files, "pruned the audit trail"),
+        Err(error) => warn!(%error, "could not prune the audit trail"),
+    }
+}

@@ -1,0 +1,111 @@
+//! The HTTP API: one file per group of routes.
+
+mod addresses;
+mod bcs;
+mod import;
+mod objects;
+mod openapi;
+mod overview;
+mod problem;
+mod shape;
+
+pub use openapi::openapi_json;
+
+use crate::node::Node;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header::HOST;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use berth_core::error::Error;
+use problem::Problem;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::warn;
+
+/// The largest body taken: enough for thousands of objects.
+const MAX_BODY: usize = 4 << 20;
+
+/// Serves until told to stop.
+pub(crate) async fn serve(listener: TcpListener, node: Arc<Node>, mut told: watch::Receiver<bool>) {
+    let stop = async move {
+        let _ = told.wait_for(|stop| *stop).await;
+    };
+    if let Err(error) = axum::serve(listener, router(node)).with_graceful_shutdown(stop).await {
+        warn!(%error, "the HTTP API stopped");
+    }
+}
+
+fn router(node: Arc<Node>) -> Router {
+    let v1 = Router::new()
+        .route("/apply", post(objects::apply))
+        .route("/objects/{kind}", get(objects::list))
+        .route("/objects/{kind}/{name}", get(objects::get).delete(objects::delete))
+        .route("/addresses", get(addresses::list).post(addresses::allocate).delete(addresses::release_many))
+        .route("/addresses/{address}", get(addresses::show).delete(addresses::release))
+        .route("/addresses/{address}/history", get(addresses::history))
+        .route("/explain", post(addresses::explain))
+        .route("/quarantine", post(addresses::quarantine))
+        .route("/import", post(import::import))
+        .route("/usage", get(overview::usage))
+        .route("/check", get(overview::check));
+    let bcs = Router::new()
+        .route("/allocator", post(bcs::allocate).delete(bcs::release))
+        .route("/allocator/host/{host}", delete(bcs::release_host));
+    Router::new()
+        .nest("/v1alpha1", v1)
+        .nest("/netservicecontroller/v1", bcs)
+        .route("/openapi.json", get(openapi::document))
+        .route("/healthz", get(overview::healthy))
+        .route("/readyz", get(overview::ready))
+        .route("/metrics", get(overview::metrics))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(refuse_strangers))
+        .with_state(node)
+}
+
+async fn unknown_route(method: Method, uri: axum::http::Uri) -> Problem {
+    let detail = format!("there is no {method} {}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "unknown-route", detail).hint("see /openapi.json")
+}
+
+async fn unknown_method(method: Method, uri: axum::http::Uri) -> Problem {
+    let detail = format!("{} does not take {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "unknown-method", detail).hint("see /openapi.json")
+}
+
+/// A web page that a browser on this machine shows can reach loopback, under a name of its own; it is refused.
+async fn refuse_strangers(request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |h| h.0);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    if name == "localhost" || name.parse::<IpAddr>().is_ok() {
+        return next.run(request).await;
+    }
+    let detail = format!("the Host header names {name:?}; ask by address or as localhost");
+    Problem::new(StatusCode::MISDIRECTED_REQUEST, "foreign-host", detail).into_response()
+}
+
+/// The answer of a handler: JSON, or a problem document.
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// Runs work that may wait for the disk on a thread where that holds up nobody.
+async fn blocking<R: Send + 'static>(
+    node: &Arc<Node>,
+    work: impl FnOnce(&Node) -> Result<R, Error> + Send + 'static,
+) -> Result<R, Problem> {
+    let node = node.clone();
+    match tokio::task::spawn_blocking(move || work(&node)).await {
+        Ok(result) => result.map_err(Problem::from),
+        Err(_) => {
+            let detail = "the request could not be finished; see the log of the daemon";
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail.to_owned()))
+        }
+    }
+}
