@@ -1,1 +1,35 @@
-//! Placeholder.
+//! The languages Berth speaks: its own kinds and other systems' objects, lowered into the one model and raised back.
+//!
+//! A dialect is thin: a row in the table of [`kinds`] with a pure function that lowers its objects, a pure function
+//! that raises state into their status, and its routes. None has an allocator of its own, and none reads a clock, a
+//! file or a socket, so every one of them is tested as plain functions.
+//!
+//! ```text
+//! text ── parse_manifests ──▶ Object ── lower_all ──▶ Config (pools, subnets, reservations) ──▶ the core
+//!                             Object ◀── raise ─────  slots, usage                          ◀── the core
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`object`] | the generic object: kind, metadata, spec, status |
+//! | [`kinds`] | every kind there is, found by what a user types |
+//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim |
+//! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
+//! | [`duration`] | durations as Go writes them |
+
+pub mod bcs;
+mod config;
+pub mod duration;
+mod field;
+pub mod kinds;
+mod manifest;
+pub mod native;
+pub mod object;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tree;
+
+pub use config::{Lowered, lower, lower_all};
+pub use manifest::{MAX_MANIFEST_BYTES, ManifestError, parse_manifests};
+pub use object::{Metadata, Object};

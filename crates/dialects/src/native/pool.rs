@@ -1,0 +1,184 @@
+//! IPPool: ranges, who may use them and how addresses are picked.
+
+use super::LabelSelector;
+use super::net::{DnsSpec, RouteSpec, WrittenGateway, gateway};
+use crate::duration::GoDuration;
+use crate::field::{FieldError, decode};
+use crate::object::Object;
+use crate::text::Text;
+use berth_core::addr::Range;
+use berth_core::model::{Audience, Edges, LOCAL_TYPE, Pick, Pool, Quota, StickyPolicy};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// What an IPPool is asked to be. The least is `{ranges: ["10.77.0.0/16"]}`.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolSpec {
+    /// The network in which its addresses are unique; `default` if absent.
+    network: Option<String>,
+    /// Its addresses, all of one family: CIDRs, `FIRST-LAST`, single addresses.
+    #[schema(value_type = Vec<String>, example = json!(["10.77.0.0/16"]))]
+    ranges: Vec<Text<Range>>,
+    /// Addresses inside the ranges that it does not have.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    exclude: Vec<Text<Range>>,
+    /// The IPSubnet it is cut from, which gives it gateway, routes and DNS.
+    subnet: Option<String>,
+    /// The prefix length that goes with its addresses; else the subnet's, else the range's.
+    prefix_length: Option<u8>,
+    /// The router: an address, or `none`; the first host address if absent.
+    #[schema(value_type = Option<String>)]
+    gateway: Option<Text<WrittenGateway>>,
+    /// Routes for its addresses; empty inherits the subnet's.
+    #[serde(default)]
+    routes: Vec<RouteSpec>,
+    /// Resolver settings for its addresses; empty inherits the subnet's.
+    #[serde(default)]
+    dns: DnsSpec,
+    /// Gives out prefixes of this length instead of single addresses.
+    unit_prefix_length: Option<u8>,
+    /// In which order free addresses are picked.
+    #[serde(default)]
+    pick: PickOrder,
+    /// How long a released address rests before it is given out again, e.g. `30s`.
+    #[schema(value_type = Option<String>, example = "5m")]
+    cool_down: Option<Text<GoDuration>>,
+    /// Whether a resting address is given out when nothing else is free.
+    #[serde(default)]
+    reuse_cooling: bool,
+    /// Whether requests that name no pool use it. Where no pool is a default, every pool is.
+    #[serde(default)]
+    default: bool,
+    /// Gives out nothing new; what is in use stays.
+    #[serde(default)]
+    disabled: bool,
+    /// Which allocator serves it; `local` is Berth itself.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Gives out the network address too.
+    #[serde(default)]
+    use_network_address: bool,
+    /// Gives out the broadcast address too.
+    #[serde(default)]
+    use_broadcast_address: bool,
+    /// Gives out the gateway address too.
+    #[serde(default)]
+    use_gateway_address: bool,
+    /// Who may use it, even by name; everyone if absent.
+    #[serde(default)]
+    allow: AllowSpec,
+    /// How many of its addresses a namespace may have.
+    #[serde(default)]
+    quota: QuotaSpec,
+    /// Set if addresses stay with the pod that had them.
+    sticky: Option<StickySpec>,
+}
+
+/// In which order free addresses are picked.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+pub enum PickOrder {
+    /// Never used first, then the one that was given back longest ago.
+    #[default]
+    LeastRecentlyReleased,
+    /// The lowest free one.
+    Sequential,
+    /// Any free one.
+    Random,
+}
+
+/// Who may use a pool. All that is set must hold.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AllowSpec {
+    /// Namespaces by name, wildcards allowed.
+    #[serde(default)]
+    namespaces: Vec<String>,
+    /// Namespaces by label.
+    #[serde(default)]
+    namespace_selector: LabelSelector,
+    /// Pods by label.
+    #[serde(default)]
+    pod_selector: LabelSelector,
+    /// Nodes by name, wildcards allowed.
+    #[serde(default)]
+    nodes: Vec<String>,
+    /// Nodes by label.
+    #[serde(default)]
+    node_selector: LabelSelector,
+}
+
+/// How many addresses of a pool a namespace may have.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QuotaSpec {
+    /// For every namespace that has no number of its own.
+    per_namespace: Option<u32>,
+    /// For these namespaces.
+    #[serde(default)]
+    namespaces: BTreeMap<String, u32>,
+}
+
+/// Addresses stay with the pod that had them.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StickySpec {
+    /// For how long after the pod is gone, e.g. `24h`; for ever if absent.
+    #[schema(value_type = Option<String>)]
+    keep: Option<Text<GoDuration>>,
+}
+
+pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
+    let spec: PoolSpec = decode(&object.spec, "spec")?;
+    let ranges: Vec<Range> = spec.ranges.into_iter().map(|Text(range)| range).collect();
+    let plain = Pool::new(&object.metadata.name, ranges);
+    Ok(Pool {
+        network: super::network(spec.network),
+        unit_len: spec.unit_prefix_length.unwrap_or(plain.unit_len),
+        kind: spec.kind.unwrap_or_else(|| LOCAL_TYPE.to_owned()),
+        exclude: spec.exclude.into_iter().map(|Text(range)| range).collect(),
+        subnet: spec.subnet,
+        prefix_len: spec.prefix_length,
+        gateway: gateway(spec.gateway),
+        edges: Edges {
+            network: spec.use_network_address,
+            broadcast: spec.use_broadcast_address,
+            gateway: spec.use_gateway_address,
+        },
+        routes: spec.routes.into_iter().map(Into::into).collect(),
+        dns: spec.dns.into(),
+        pick: spec.pick.into(),
+        cool_down: spec.cool_down.unwrap_or_default().0.0,
+        reuse_cooling: spec.reuse_cooling,
+        default: spec.default,
+        disabled: spec.disabled,
+        audience: spec.allow.lower("spec.allow")?,
+        quota: Quota { per_namespace: spec.quota.per_namespace, namespaces: spec.quota.namespaces },
+        sticky: spec.sticky.map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0) }),
+        ..plain
+    })
+}
+
+impl AllowSpec {
+    fn lower(self, path: &str) -> Result<Audience, FieldError> {
+        Ok(Audience {
+            namespaces: self.namespaces,
+            namespace_selector: self.namespace_selector.lower(&format!("{path}.namespaceSelector"))?,
+            pod_selector: self.pod_selector.lower(&format!("{path}.podSelector"))?,
+            nodes: self.nodes,
+            node_selector: self.node_selector.lower(&format!("{path}.nodeSelector"))?,
+        })
+    }
+}
+
+impl From<PickOrder> for Pick {
+    fn from(order: PickOrder) -> Self {
+        match order {
+            PickOrder::LeastRecentlyReleased => Self::LeastRecentlyReleased,
+            PickOrder::Sequential => Self::Sequential,
+            PickOrder::Random => Self::Random,
+        }
+    }
+}

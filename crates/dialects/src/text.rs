@@ -1,0 +1,29 @@
+//! Values that are written as text: read through [`FromStr`], so that one error names the field and the fix.
+
+use serde::{Deserialize, Deserializer, de::Error};
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A value that is written as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text<T>(pub(crate) T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// An IP address whose error repeats what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) IpAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("{text:?} is not an IP address"))
+    }
+}
