@@ -22,15 +22,7 @@ pub fn pool_status(pool: &Pool, usage: &Usage) -> Value {
 /// The status of an IPSubnet: how full it is.
 #[must_use]
 pub fn subnet_status(usage: &Usage) -> Value {
-    json!({
-        "capacity": usage.capacity,
-        "inUse": usage.in_use,
-        "held": usage.held,
-        "cooling": usage.cooling,
-        "quarantined": usage.quarantined,
-        "reserved": usage.reserved,
-        "free": usage.free,
-    })
+    json!({ "usage": usage })
 }
 
 /// The status of an IPClaim: the addresses kept for it.

@@ -183,14 +183,14 @@ fn state_is_raised_into_status() {
     let usage = ipam.pool_usage("blue", now).expect("a pool");
     let pool = ipam.pool("blue").expect("a pool");
     let status = json!({
-        "phase": "Ready", "family": "IPv4", "capacity": "6", "inUse": "1", "held": "0", "cooling": "0",
-        "quarantined": "0", "reserved": "0", "free": "5",
+        "phase": "Ready", "family": "IPv4", "usage": { "capacity": "6", "inUse": "1", "held": "0", "cooling": "0",
+        "quarantined": "0", "reserved": "0", "free": "5" },
     });
     assert_eq!(pool_status(pool, &usage), status);
     assert_eq!(pool_status(&Pool { disabled: true, ..(**pool).clone() }, &usage)["phase"], "Disabled");
     let full = berth_core::ipam::Usage { free: 0u32.into(), ..usage };
     assert_eq!(pool_status(pool, &full)["phase"], "Full");
-    assert_eq!(subnet_status(&ipam.subnet_usage("wide", now).expect("a subnet"))["capacity"], "65533");
+    assert_eq!(subnet_status(&ipam.subnet_usage("wide", now).expect("a subnet"))["usage"]["capacity"], "65533");
 }
 
 #[test]
