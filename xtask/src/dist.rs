@@ -1,0 +1,70 @@
+//! Building what is shipped.
+
+use crate::sh;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// No loader, no relocation: the plugin is executed once per container and must be running at once.
+const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
+
+/// Builds everything into target/dist.
+pub(crate) fn run() -> Result<()> {
+    for path in [plugin()?, daemon()?] {
+        println!("{} ({} KiB)", path.display(), fs::metadata(&path)?.len() / 1024);
+    }
+    Ok(())
+}
+
+/// Builds the CNI plugin.
+pub(crate) fn plugin() -> Result<PathBuf> {
+    let triple = host_triple()?;
+    // Other flags mean other artefacts; in a directory of their own they do not throw away those of normal builds.
+    let target = sh::target_dir().join("plugin");
+    let mut cargo = sh::cargo(&["build", "--package", "berth-cni", "--profile", "plugin"]);
+    // Without an explicit target the flags would reach proc macros, which cannot be static.
+    cargo.args(["--target", &triple]).arg("--target-dir").arg(&target).env("RUSTFLAGS", STATIC);
+    sh::run(&mut cargo)?;
+    ship(&target.join(triple).join("plugin/berth-cni"))
+}
+
+/// Builds the daemon and command line.
+pub(crate) fn daemon() -> Result<PathBuf> {
+    sh::run(&mut sh::cargo(&["build", "--package", "berth", "--release"]))?;
+    ship(&sh::target_dir().join("release/berth"))
+}
+
+/// The daemon, unless this `berth` cannot be one yet, which is said loudly.
+pub(crate) fn serving_daemon(what_goes_without: &str) -> Result<Option<PathBuf>> {
+    let berth = daemon()?;
+    let help = sh::output(&mut sh::command(&berth, &["serve", "--help"]));
+    if help.is_ok_and(|help| help.contains("--socket")) {
+        return Ok(Some(berth));
+    }
+    println!("\nSKIPPED: {what_goes_without}: this `berth` has no `serve --socket`\n");
+    Ok(None)
+}
+
+/// Compiles one file of Rust the way the plugin is compiled.
+pub(crate) fn compile_static(source: &Path, binary: &Path) -> Result<()> {
+    let mut rustc = sh::command("rustc", &["--edition", "2024", "-C", "opt-level=3", "-C", "panic=abort"]);
+    rustc.args(["-C", "strip=symbols"]).args(STATIC.split(' ')).arg("-o").arg(binary).arg(source);
+    sh::run(&mut rustc)
+}
+
+fn ship(built: &Path) -> Result<PathBuf> {
+    let dist = sh::target_dir().join("dist");
+    fs::create_dir_all(&dist)?;
+    let shipped = dist.join(built.file_name().context("a binary has a name")?);
+    // A copy beside it and a rename: the old binary may be running.
+    let fresh = shipped.with_extension("new");
+    fs::copy(built, &fresh).with_context(|| format!("cannot copy {}", built.display()))?;
+    fs::rename(&fresh, &shipped)?;
+    Ok(shipped)
+}
+
+fn host_triple() -> Result<String> {
+    let version = sh::output(&mut sh::command("rustc", &["-vV"]))?;
+    let triple = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(triple.context("rustc does not say what it runs on")?.to_owned())
+}

@@ -1,0 +1,75 @@
+//! Generated files. They are committed, so that a review shows what a change does to them, and checked, so that they
+//! are never stale.
+
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::fs;
+
+/// Each file, and the arguments to `berth` that print it.
+const FILES: &[(&str, &[&str])] = &[
+    ("docs/reference/cli.md", &["generate", "cli"]),
+    ("docs/reference/openapi.json", &["generate", "openapi"]),
+    ("docs/reference/metrics.md", &["generate", "metrics"]),
+    ("docs/reference/schemas.json", &["generate", "schemas"]),
+];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Change nothing; fail if a file is not what would be generated
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    sh::run(&mut sh::cargo(&["build", "--quiet", "--package", "berth"]))?;
+    let berth = sh::target_dir().join("debug/berth");
+    let mut stale = Vec::new();
+    for (path, arguments) in FILES {
+        let fresh = sh::output(&mut sh::command(&berth, arguments)).with_context(|| format!("generating {path}"))?;
+        let file = sh::root().join(path);
+        let current = fs::read_to_string(&file).unwrap_or_default();
+        if current == fresh {
+            println!("{path}: up to date");
+            continue;
+        }
+        println!("{path}: {}", difference(&current, &fresh));
+        if args.check {
+            stale.push(*path);
+        } else {
+            fs::create_dir_all(file.parent().context("a generated file has a directory")?)?;
+            fs::write(&file, fresh)?;
+        }
+    }
+    if !stale.is_empty() {
+        bail!("{} out of date; run: cargo xtask generate", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// Where two texts part, and how much of each lies between their common beginning and end.
+fn difference(old: &str, new: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    let same_head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[same_head..], &new[same_head..]);
+    let same_tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - same_tail], &new[..new.len() - same_tail]);
+    let mut text = format!("line {}: {} lines become {}", same_head + 1, old.len(), new.len());
+    for (mark, lines) in [('-', old), ('+', new)] {
+        if let Some(line) = lines.first() {
+            text.push_str(&format!("\n  {mark} {line}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::difference;
+
+    #[test]
+    fn a_difference_is_narrowed_from_both_ends() {
+        assert_eq!(difference("a\nb\nc\n", "a\nx\ny\nc\n"), "line 2: 1 lines become 2\n  - b\n  + x");
+        assert_eq!(difference("", "a\n"), "line 1: 0 lines become 1\n  + a");
+        assert_eq!(difference("a\na\n", "a\n"), "line 2: 1 lines become 0\n  - a");
+    }
+}
