@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::lower::{self, Set, Spec, Subnet};
-use berth_wire::cni::Route;
+use berth_wire::cni::{self, Route};
 use berth_wire::config::{NetConf, Object, parse_address};
 use berth_wire::protocol::Live;
 use berth_wire::result::parse_prefixed;
@@ -65,7 +65,7 @@ impl<'a> Config<'a> {
         for (object, path) in [(args, "args.cni.ips"), (runtime, "runtimeConfig.ips")] {
             let ips: Vec<String> = object.map_or(Ok(Vec::new()), |object| object.list("ips", path))?;
             for text in &ips {
-                let cannot = |why| Error::config(format!("cannot understand ip: {path}: {why}"));
+                let cannot = |why| cni::Error::new(cni::code::INVALID_CONFIG, why).hint(format!("in {path}"));
                 requested.push(parse_address(text).map_err(cannot)?.to_canonical());
             }
         }

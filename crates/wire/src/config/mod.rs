@@ -53,8 +53,8 @@ impl<'a> NetConf<'a> {
             return Err(Error::new(code::INVALID_CONFIG, "missing network name"));
         }
         if !is_identifier(&name) {
-            let msg = format!("invalid characters found in network name: {name}");
-            return Err(Error::new(code::INVALID_CONFIG, msg));
+            let error = Error::new(code::INVALID_CONFIG, "invalid characters found in network name");
+            return Err(error.hint(name));
         }
         let version = field("cniVersion")?;
         let cni_version = if version.is_empty() { "0.1.0".to_owned() } else { version };
@@ -169,8 +169,8 @@ mod tests {
             (r#"{"name": "a", "cniVersion": 5}"#, 6, "error unmarshall network config: cniVersion"),
             ("{}", 7, "missing network name"),
             (r#"{"name": null}"#, 7, "missing network name"),
-            (r#"{"name": "-a"}"#, 7, "invalid characters found in network name: -a"),
-            (r#"{"name": "a/../b"}"#, 7, "invalid characters found in network name: a/../b"),
+            (r#"{"name": "-a"}"#, 7, "invalid characters found in network name"),
+            (r#"{"name": "a/../b"}"#, 7, "invalid characters found in network name"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.code, code, "{text}");

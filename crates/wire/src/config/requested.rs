@@ -54,7 +54,7 @@ pub fn parse_address(text: &str) -> Result<IpAddr, String> {
     // An IPv4 address in IPv6 clothes is that IPv4 address, as it is for Go.
     address
         .map(|address: IpAddr| address.to_canonical())
-        .ok_or_else(|| format!("{text:?} is not an IP address, with or without a prefix length"))
+        .ok_or_else(|| format!("invalid IP address {text}"))
 }
 
 /// One set of ranges in host-local's keys, with host-local's defaults.
@@ -145,7 +145,7 @@ mod tests {
             (r#"{"args": {"cni": {"ips": [null]}}}"#, "args.cni.ips[0]"),
             (r#"{"args": {"cni": {"ips": "10.0.0.1"}}}"#, "args.cni.ips"),
             (r#"{"args": {"cni": []}}"#, "args.cni: invalid type"),
-            (r#"{"runtimeConfig": {"ips": ["10.0.0.1", "x"]}}"#, "runtimeConfig.ips[1]: \"x\" is not an IP address"),
+            (r#"{"runtimeConfig": {"ips": ["10.0.0.1", "x"]}}"#, "runtimeConfig.ips[1]: invalid IP address x"),
             (r#"{"runtimeConfig": {"ips": ["10.0.0.1/33"]}}"#, "runtimeConfig.ips[0]"),
             (r#"{"runtimeConfig": {"ipRanges": [null]}}"#, "runtimeConfig.ipRanges[0]"),
             (r#"{"runtimeConfig": {"ipRanges": [[]]}}"#, "runtimeConfig.ipRanges[0]: empty range set"),
