@@ -1,1 +1,18 @@
-fn main() {}
+//! `berth`: the daemon and its command line, wired together.
+
+mod generate;
+mod serve;
+
+use berth_cli::args::Command;
+use berth_cli::ui::Ui;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = berth_cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let mut ui = Ui::of_process(&cli.global);
+    ExitCode::from(match &cli.command {
+        Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
+        Command::Generate(args) => generate::run(args.what, &mut ui),
+        Command::Serve(args) => serve::run(args, &mut ui),
+    })
+}

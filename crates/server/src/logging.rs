@@ -1,5 +1,6 @@
 //! Structured logs on standard error.
 
+use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -16,6 +17,7 @@ pub enum LogFormat {
 pub(crate) fn init(format: LogFormat, level: &str) {
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = builder.with_ansi(std::io::stderr().is_terminal());
     let _ = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

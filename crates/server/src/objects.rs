@@ -79,7 +79,7 @@ impl Node {
             move |journal, ipam| {
                 let mut all = stored(journal)?;
                 let mut plan = Plan { changes: Vec::new(), results: Vec::new() };
-                step_aside(&mut all, &objects, &mut plan);
+                step_aside(&mut all, &objects, ipam, &mut plan);
                 for object in &objects {
                     admit_bcs(all.get(&key(object)), Some(object), ipam)?;
                     put(&mut all, object, &mut plan)?;
@@ -221,14 +221,18 @@ fn admit_bcs(old: Option<&Object>, next: Option<&Object>, ipam: &Ipam) -> Result
 }
 
 /// The example pool makes room for the first real one, unless someone uses it.
-fn step_aside(all: &mut Objects, incoming: &[Object], plan: &mut Plan) {
+fn step_aside(all: &mut Objects, incoming: &[Object], ipam: &Ipam, plan: &mut Plan) {
     let is_pool = |object: &Object| matches!(object.kind.as_str(), "IPPool" | BCS_POOL);
     let is_example = |object: &Object| object.metadata.annotations.contains_key(EXAMPLE);
     if !incoming.iter().any(|object| is_pool(object) && !is_example(object) && object.metadata.name != "example") {
         return;
     }
-    let examples: Vec<ObjectKey> =
-        all.iter().filter(|(_, object)| is_example(object)).map(|(k, _)| k.clone()).collect();
+    let idle = |name: &str| {
+        let usage = ipam.pool_usage(name, now()).unwrap_or_default();
+        usage.in_use.is_zero() && usage.held.is_zero() && usage.quarantined.is_zero()
+    };
+    let examples = all.iter().filter(|(key, object)| is_example(object) && idle(&key.2)).map(|(key, _)| key.clone());
+    let examples: Vec<ObjectKey> = examples.collect();
     for key in examples {
         all.remove(&key);
         plan.changes.push((key, None));

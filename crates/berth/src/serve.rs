@@ -1,0 +1,34 @@
+//! `berth serve`: the daemon with the options of the command line.
+
+use berth_cli::args::{Durability, LogFormat, ServeArgs};
+use berth_cli::ui::Ui;
+use berth_server::ServeOptions;
+
+pub(crate) fn run(args: &ServeArgs, ui: &mut Ui) -> u8 {
+    match berth_server::serve(&options(args)) {
+        Ok(()) => 0,
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+fn options(args: &ServeArgs) -> ServeOptions {
+    ServeOptions {
+        socket: args.socket.clone(),
+        state_dir: args.state_dir.clone(),
+        listen: args.listen.0,
+        durability: match args.durability {
+            Durability::Boot => berth_store::Durability::Boot,
+            Durability::Always => berth_store::Durability::Always,
+        },
+        audit_days: args.audit_days,
+        log_format: match args.log_format {
+            LogFormat::Text => berth_server::LogFormat::Text,
+            LogFormat::Json => berth_server::LogFormat::Json,
+        },
+        log_level: args.log_level.clone(),
+        node_name: args.node_name(),
+    }
+}

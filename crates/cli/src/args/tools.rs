@@ -1,0 +1,98 @@
+//! Commands around the daemon: status, check, import, completions, man, generate.
+
+use super::OutputArgs;
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Arguments of `berth status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Refresh every so many seconds until Ctrl-C
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub watch: Option<u64>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `berth check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What to import from.
+#[derive(Debug, Subcommand)]
+pub enum ImportSource {
+    /// Take over the leases of CNI's host-local plugin
+    ///
+    /// Shows what would be done; --apply does it. Containers keep running and keep their addresses. Importing twice is no
+    /// error. host-local's files are read and left alone.
+    HostLocal(HostLocalArgs),
+}
+
+/// Arguments of `berth import host-local`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth import host-local                               what would become of all networks?\n  \
+        berth import host-local --network podman --apply      take over one network")]
+pub struct HostLocalArgs {
+    /// host-local's data directory, or the directory of one network in it
+    #[arg(default_value = "/var/lib/cni/networks")]
+    pub dir: PathBuf,
+    /// Only this CNI network
+    #[arg(long, value_name = "NAME")]
+    pub network: Option<String>,
+    /// Pool that the addresses go to; any pool that has them if absent; may be given again
+    #[arg(short = 'p', long = "pool", value_name = "POOL")]
+    pub pools: Vec<String>,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `berth completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  berth completions bash > /etc/bash_completion.d/berth")]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// Arguments of `berth man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth man | man -l -                         read it\n  \
+        berth man --out /usr/local/share/man/man1    install the pages of all commands")]
+pub struct ManArgs {
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Arguments of `berth generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// The document
+    pub what: Generated,
+}
+
+/// A document that is generated from the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Generated {
+    /// Reference of the command line, as Markdown
+    Cli,
+    /// The HTTP API, as OpenAPI
+    Openapi,
+    /// The metrics, as Markdown
+    Metrics,
+    /// The schemas of the objects, as JSON
+    Schemas,
+}
