@@ -16,6 +16,7 @@ const START: Duration = Duration::from_secs(10);
 pub struct Daemon {
     child: Child,
     socket: PathBuf,
+    server: String,
 }
 
 impl Daemon {
@@ -33,13 +34,13 @@ impl Daemon {
             .arg(&socket)
             .arg("--state-dir")
             .arg(dir.join("state"))
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot run {}", berth.display()))?;
-        let mut daemon = Self { child, socket };
+        let mut daemon = Self { child, socket, server: String::new() };
         daemon.wait_until_up(dir)?;
         daemon.apply(berth, manifests)?;
         Ok(daemon)
@@ -51,25 +52,36 @@ impl Daemon {
         &self.socket
     }
 
+    /// Where its HTTP API listens.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// It says on which port it listens in the line that says that it is ready.
     fn wait_until_up(&mut self, dir: &Path) -> Result<()> {
         let deadline = Instant::now() + START;
-        while !self.socket.exists() {
+        loop {
+            let log = fs::read_to_string(dir.join("log"))?;
+            let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            let ready = lines.into_iter().find(|line| line["message"] == "ready");
+            if let Some(server) = ready.and_then(|line| line["http"].as_str().map(str::to_owned)) {
+                self.server = server;
+                return Ok(());
+            }
             if let Some(status) = self.child.try_wait()? {
                 bail!("berth serve ended with {status}: {}", fs::read_to_string(dir.join("log"))?);
             }
             if Instant::now() > deadline {
-                bail!("berth serve made no socket in {START:?}");
+                bail!("berth serve was not ready in {START:?}");
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
     }
 
     fn apply(&self, berth: &Path, manifests: &str) -> Result<()> {
         let mut child = Command::new(berth)
-            .arg("--socket")
-            .arg(&self.socket)
-            .args(["apply", "-f", "-"])
+            .args(["--server", &self.server, "apply", "-f", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

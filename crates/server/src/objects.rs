@@ -110,6 +110,7 @@ impl Node {
                 let mut all = stored(journal)?;
                 let object = all.remove(&key).ok_or_else(|| not_found(&key.0, &key.2))?;
                 admit_bcs(Some(&object), None, ipam)?;
+                admit_subnet(&object, all.values())?;
                 let results = vec![Applied::new(&object, "deleted")];
                 Ok((lower_all(all.values())?, (object, Plan { changes: vec![(key, None)], results })))
             },
@@ -218,6 +219,20 @@ fn admit_bcs(old: Option<&Object>, next: Option<&Object>, ipam: &Ipam) -> Result
         (Some(old), next) => old.check_change(next.as_ref(), |ip| slot_of(ipam, ip)),
         (None, _) => Ok(()),
     }
+}
+
+/// A subnet that pools are cut from stays.
+fn admit_subnet<'a>(object: &Object, others: impl Iterator<Item = &'a Object>) -> Result<(), Error> {
+    let Lowered::Subnet(subnet) = lower(object)? else { return Ok(()) };
+    let mut users = Vec::new();
+    for other in others {
+        if let Lowered::Pool(pool) = lower(other)?
+            && pool.subnet.as_ref() == Some(&subnet.name)
+        {
+            users.push(other.title());
+        }
+    }
+    if users.is_empty() { Ok(()) } else { Err(Error::InUse { object: object.title(), holders: users.join(", ") }) }
 }
 
 /// The example pool makes room for the first real one, unless someone uses it.

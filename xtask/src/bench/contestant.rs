@@ -70,9 +70,9 @@ impl Contestant {
 
     /// Its binary lies beside the plugin's: executing from another file system costs something else.
     fn floor(plugin: &Path, dir: &Path) -> Result<Self> {
-        let (source, program) = (dir.join("floor.rs"), plugin.with_file_name("floor"));
-        fs::write(&source, "fn main() {}\n")?;
-        dist::compile_static(&source, &program)?;
+        let (source, program) = (dir.join("floor.c"), plugin.with_file_name("floor"));
+        fs::write(&source, "int main(void) { return 0; }\n")?;
+        dist::compile_static_c(&source, &program)?;
         // The same words on stdin as the others, so that feeding it costs the same.
         let ipam = json!({"type": "host-local", "dataDir": dir, "ranges": [[{"subnet": SUBNET}]]});
         Ok(Self::new("floor", program, &ipam, State::Floor))
