@@ -68,6 +68,14 @@ pub enum Error {
         /// The type.
         kind: String,
     },
+    /// There is no such object.
+    #[error("{kind} {name:?} does not exist")]
+    NotFound {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// The claim is not there.
     #[error("claim {0:?} does not exist")]
     UnknownClaim(String),
@@ -136,6 +144,7 @@ impl Error {
             Self::UnknownPool(_) => ("unknown-pool", 107, 404, 16, "`berth get pools` lists the pools there are"),
             Self::UnknownPoolType { .. } => ("unknown-pool-type", 108, 422, 17, "use the type \"local\", or run the provider that serves this type"),
             Self::UnknownClaim(_) => ("unknown-claim", 109, 404, 18, "`berth get claims -A` lists the claims there are"),
+            Self::NotFound { .. } => ("not-found", 112, 404, 24, "`berth get KIND` lists what there is"),
             Self::RetriesExhausted(_) => ("retries-exhausted", 11, 503, 19, "try again; many writers share these blocks"),
             Self::Superseded(_) => ("superseded", 11, 409, 20, "nothing is left behind; a new ADD works"),
             Self::NotHeld { .. } => ("not-held", 110, 409, 21, "recreate the container"),

@@ -4,6 +4,7 @@ use crate::addr::{Cidr, Family, Range, RangeSet};
 use crate::block::Plane;
 use crate::labels::{Labels, Selector};
 use crate::net::{Dns, Route};
+use crate::time::Time;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -172,6 +173,12 @@ impl Pool {
         Plane { network: self.network.clone(), family: self.family, unit_len: self.unit_len }
     }
 
+    /// Whether an address that was given back at `since` must still rest.
+    #[must_use]
+    pub fn rests(&self, since: Time, now: Time) -> bool {
+        rests(since, self.cool_down, now)
+    }
+
     /// Whether it gives out single addresses rather than prefixes.
     #[must_use]
     pub const fn gives_addresses(&self) -> bool {
@@ -249,6 +256,12 @@ impl Pool {
         }
         set
     }
+}
+
+/// Whether what was given back at `since` is to rest for longer. Without a cool-down never: stamps may be a little ahead
+/// of the clock, and an address must not be missing for that.
+pub(crate) fn rests(since: Time, cool_down: Duration, now: Time) -> bool {
+    !cool_down.is_zero() && since.after(cool_down) > now
 }
 
 /// A CIDR with its gateway, routes and DNS, from which pools are cut.

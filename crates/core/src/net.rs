@@ -1,11 +1,10 @@
 //! What comes along with an address: routes and resolver settings. Berth hands them on and never looks inside.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::net::IpAddr;
 
 /// A route, with the keys of CNI 1.1.0; older versions know only `dst` and `gw`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Route {
     /// Destination, as a CIDR.
     pub dst: String,
@@ -33,17 +32,22 @@ pub struct Route {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dns {
     /// Name servers, most preferred first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
     /// Local domain.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub domain: String,
     /// Search domains, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
     /// Resolver options.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
+}
+
+/// Go writes a nil slice as null.
+fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 impl Dns {

@@ -9,6 +9,9 @@ use std::time::Duration;
 pub struct Time(pub u64);
 
 impl Time {
+    /// The end of time, as far as records go: two thousand years on.
+    pub const FOREVER: Self = Self((1 << 56) - 1);
+
     /// The instant `seconds` after the epoch.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {

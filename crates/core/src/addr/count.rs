@@ -53,7 +53,7 @@ impl Count {
     /// `self - other`, or zero where `other` is larger.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
-        if other > self { Self::ZERO } else { self - other }
+        self - other
     }
 }
 
@@ -75,13 +75,14 @@ impl From<usize> for Count {
     }
 }
 
+/// Saturates, like [`Self::power_of_two`].
 impl Add for Count {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
         let (low, carry) = self.low.overflowing_add(other.low);
-        let high = self.high.saturating_add(other.high).saturating_add(u64::from(carry));
-        Self { high, low }
+        let high = self.high.checked_add(other.high).and_then(|high| high.checked_add(u64::from(carry)));
+        high.map_or(Self { high: u64::MAX, low: u128::MAX }, |high| Self { high, low })
     }
 }
 
@@ -91,13 +92,14 @@ impl AddAssign for Count {
     }
 }
 
+/// Stops at zero: a count cannot be less than none.
 impl Sub for Count {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
         let (low, borrow) = self.low.overflowing_sub(other.low);
-        let high = self.high.saturating_sub(other.high).saturating_sub(u64::from(borrow));
-        Self { high, low }
+        let high = self.high.checked_sub(other.high).and_then(|high| high.checked_sub(u64::from(borrow)));
+        high.map_or(Self::ZERO, |high| Self { high, low })
     }
 }
 

@@ -89,6 +89,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If it is cut short or longer than 128 bits.
     pub fn varint(&mut self) -> Result<u128, Corrupt> {
+        // Nearly all are lengths of one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.0 {
+            self.0 = rest;
+            return Ok(u128::from(*byte));
+        }
         let mut value = 0u128;
         for shift in (0..).step_by(7) {
             let byte = self.u8()?;

@@ -58,6 +58,13 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
+    /// Block number `index` of a plane; `None` if the plane has no such block. For readers of stored state.
+    #[must_use]
+    pub fn new(plane: Plane, index: u128) -> Option<Self> {
+        let fits = plane.unit_len <= plane.family.bits() && index <= plane.last_unit() / u128::from(BLOCK_UNITS);
+        fits.then_some(Self { plane, index })
+    }
+
     /// The block that holds a unit, and the slot it has there.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by 64")]
@@ -69,7 +76,8 @@ impl BlockKey {
     /// The unit in a slot.
     #[must_use]
     pub fn unit(&self, slot: u8) -> u128 {
-        self.index * u128::from(BLOCK_UNITS) + u128::from(slot)
+        // Wraps only for a key that no plane has; see [`Self::new`].
+        self.index.wrapping_mul(u128::from(BLOCK_UNITS)) + u128::from(slot)
     }
 }
 

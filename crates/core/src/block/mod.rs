@@ -5,12 +5,15 @@
 //! hexadecimal container ID takes half its length.
 
 mod codec;
+mod id;
 mod key;
 mod record;
+mod write;
 
 pub use codec::{Corrupt, Reader, Writer};
+pub use id::Id;
 pub use key::{BLOCK_UNITS, BlockKey, Plane};
-pub use record::{Id, SlotRef};
+pub use record::SlotRef;
 
 use crate::holder::Holder;
 use crate::time::Time;
@@ -64,6 +67,16 @@ impl Slot {
     #[must_use]
     pub const fn quarantined(now: Time, until: Option<Time>) -> Self {
         Self { state: State::Quarantined, since: now, until, holder: None }
+    }
+
+    /// Whether slots of this state belong to someone.
+    pub(crate) const fn has_holder(&self) -> bool {
+        matches!(self.state, State::Active | State::Held)
+    }
+
+    /// Whether slots of this state end by themselves.
+    pub(crate) const fn has_deadline(&self) -> bool {
+        matches!(self.state, State::Held | State::Quarantined)
     }
 
     /// What becomes of the slot when its holder lets go: held for a sticky holder, released otherwise.
@@ -131,11 +144,20 @@ impl Block {
         numbers.zip(record::all(&self.data))
     }
 
+    /// The state of every slot that was ever used, and since when: cheaper than [`Self::slots`].
+    pub fn states(&self) -> impl Iterator<Item = (u8, State, Time)> {
+        let numbers = (0..BLOCK_UNITS).filter(|&slot| self.present & (1 << slot) != 0);
+        numbers.zip(record::states(&self.data)).map(|(slot, (state, since))| (slot, state, since))
+    }
+
     /// Puts a slot, or forgets it.
+    ///
+    /// A holder in a slot that nobody has (released, quarantined) is not kept, nor are fractions of a second of how
+    /// long an address is kept.
     pub fn set(&mut self, slot: u8, value: Option<&Slot>) {
         let bit = 1u64 << slot;
         let rank = (self.present & (bit - 1)).count_ones();
-        self.data = record::replace(&self.data, rank, self.present & bit != 0, value);
+        self.data = write::replace(&self.data, rank, self.present & bit != 0, value);
         self.present &= !bit;
         self.taken &= !bit;
         if let Some(value) = value {

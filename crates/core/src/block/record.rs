@@ -8,67 +8,18 @@
 //! ```
 //! `id` and `uid` are packed to half their length when they are lower-case hexadecimal (a UID: with its four dashes).
 
-use super::codec::{Corrupt, Reader, Writer};
+use super::codec::{Corrupt, Reader};
+use super::id::Id;
 use super::{Slot, State};
 use crate::holder::{Attachment, Holder, Kind, Sticky};
 use crate::time::Time;
 use std::time::Duration;
 
-const FOREVER: u64 = (1 << 56) - 1;
-const POD: u8 = 1 << 3;
-const UID: u8 = 1 << 4;
-const STICKY: u8 = 1 << 5;
-const HEX_ID: u8 = 1 << 6;
-const PACKED_UID: u8 = 1 << 7;
-
-/// An identifier as it is stored.
-#[derive(Clone, Copy, Debug)]
-pub enum Id<'a> {
-    /// Lower-case hexadecimal, packed.
-    Hex(&'a [u8]),
-    /// A UUID with its dashes, packed.
-    Uuid(&'a [u8]),
-    /// Anything else.
-    Text(&'a str),
-}
-
-impl Id<'_> {
-    /// Appends the identifier as text.
-    fn push_to(self, out: &mut String) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let (raw, dashes) = match self {
-            Self::Text(text) => return out.push_str(text),
-            Self::Hex(raw) => (raw, false),
-            Self::Uuid(raw) => (raw, true),
-        };
-        for (i, byte) in raw.iter().enumerate() {
-            if dashes && matches!(i, 4 | 6 | 8 | 10) {
-                out.push('-');
-            }
-            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            out.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-    }
-
-    fn to_text(self) -> String {
-        let mut out = String::with_capacity(64);
-        self.push_to(&mut out);
-        out
-    }
-
-    /// Whether this is `text`, without unpacking.
-    fn is(self, text: &str) -> bool {
-        match self {
-            Self::Text(own) => own == text,
-            Self::Hex(raw) => {
-                let bytes = text.as_bytes();
-                let equal = |(&byte, pair): (&u8, &[u8])| pack_pair(pair[0], pair[1]) == Some(byte);
-                bytes.len() == raw.len() * 2 && raw.iter().zip(bytes.chunks_exact(2)).all(equal)
-            }
-            Self::Uuid(_) => self.to_text() == text,
-        }
-    }
-}
+pub(super) const POD: u8 = 1 << 3;
+pub(super) const UID: u8 = 1 << 4;
+pub(super) const STICKY: u8 = 1 << 5;
+pub(super) const HEX_ID: u8 = 1 << 6;
+pub(super) const PACKED_UID: u8 = 1 << 7;
 
 /// A slot read in place.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +67,21 @@ impl SlotRef<'_> {
             node: h.node.to_owned(),
             sticky: h.identity.map(|(identity, keep)| Sticky { identity: identity.to_owned(), keep }),
         })
+    }
+
+    /// The attachment that has it; a packed ID is unpacked into `buffer`.
+    pub(crate) fn attachment<'b>(&'b self, buffer: &'b mut String) -> Option<Attachment<'b>> {
+        self.holder.as_ref().map(|h| Attachment { network: h.network, id: h.id.text(buffer), ifname: h.ifname })
+    }
+
+    /// The UID of the pod that has it, with the network and interface; a packed UID is unpacked into `buffer`.
+    pub(crate) fn pod<'b>(&'b self, buffer: &'b mut String) -> Option<(&'b str, &'b str, &'b str)> {
+        self.holder.as_ref().and_then(|h| Some((h.uid?.text(buffer), h.network, h.ifname)))
+    }
+
+    /// Whether this container, or named holder, has it.
+    pub(crate) fn is_container(&self, id: &str) -> bool {
+        self.holder.is_some_and(|h| h.id.is(id))
     }
 
     /// What kind of holder has it.
@@ -166,9 +132,7 @@ pub(super) fn nth(data: &[u8], rank: u32) -> SlotRef<'_> {
     fn read(data: &[u8], rank: u32) -> Result<SlotRef<'_>, Corrupt> {
         let mut input = Reader(data);
         let dictionary = input.bytes()?;
-        for _ in 0..rank {
-            input.bytes()?;
-        }
+        skip(&mut input, rank);
         parse(dictionary, input.bytes()?)
     }
     read(data, rank).unwrap_or(BROKEN)
@@ -176,12 +140,42 @@ pub(super) fn nth(data: &[u8], rank: u32) -> SlotRef<'_> {
 
 const BROKEN: SlotRef<'static> = SlotRef { state: State::Quarantined, since: Time(0), until: None, holder: None };
 
+/// Moves past so many records.
+pub(super) fn skip(input: &mut Reader<'_>, records: u32) {
+    for _ in 0..records {
+        // All but the longest records have a length of one byte; most of a look-up is spent right here.
+        if let [len @ 0..0x80, rest @ ..] = input.0
+            && let Some(rest) = rest.get(usize::from(*len)..)
+        {
+            input.0 = rest;
+        } else if input.bytes().is_err() {
+            return;
+        }
+    }
+}
+
 /// Every record in order.
 pub(super) fn all(data: &[u8]) -> impl Iterator<Item = SlotRef<'_>> {
     let mut input = Reader(data);
     let dictionary = input.bytes().unwrap_or_default();
+    read_all(dictionary, input.0)
+}
+
+/// Every record of `records`, which refer to `dictionary`.
+pub(super) fn read_all<'a>(dictionary: &'a [u8], records: &'a [u8]) -> impl Iterator<Item = SlotRef<'a>> {
+    let mut input = Reader(records);
     std::iter::from_fn(move || {
         (!input.0.is_empty()).then(|| input.bytes().and_then(|body| parse(dictionary, body)).unwrap_or(BROKEN))
+    })
+}
+
+/// The state of every record and since when, in order; its holder is left unread.
+pub(super) fn states(data: &[u8]) -> impl Iterator<Item = (State, Time)> {
+    let mut input = Reader(data);
+    let _ = input.bytes();
+    std::iter::from_fn(move || {
+        let read = |body| parse_state(&mut Reader(body)).unwrap_or((State::Quarantined, Time(0)));
+        (!input.0.is_empty()).then(|| input.bytes().map_or((State::Quarantined, Time(0)), read))
     })
 }
 
@@ -205,6 +199,20 @@ pub(super) fn validate(data: &[u8], count: u32) -> Result<Vec<State>, Corrupt> {
 
 fn parse<'a>(dictionary: &'a [u8], body: &'a [u8]) -> Result<SlotRef<'a>, Corrupt> {
     let mut input = Reader(body);
+    let (state, since) = parse_state(&mut input)?;
+    let until = match state {
+        State::Held | State::Quarantined => Some(Time(input.u56()?)).filter(|&t| t != Time::FOREVER),
+        State::Released | State::Active => None,
+    };
+    // A slot that someone has names them, and one that nobody has names nobody: no index then counts a ghost.
+    let holder = match state {
+        State::Active | State::Held => Some(parse_holder(dictionary, &mut input)?),
+        State::Released | State::Quarantined => None,
+    };
+    if input.0.is_empty() { Ok(SlotRef { state, since, until, holder }) } else { Err(Corrupt("trailing bytes")) }
+}
+
+fn parse_state(input: &mut Reader<'_>) -> Result<(State, Time), Corrupt> {
     let state = match input.u8()? {
         0 => State::Released,
         1 => State::Active,
@@ -212,13 +220,7 @@ fn parse<'a>(dictionary: &'a [u8], body: &'a [u8]) -> Result<SlotRef<'a>, Corrup
         3 => State::Quarantined,
         _ => return Err(Corrupt("unknown state")),
     };
-    let since = Time(input.u56()?);
-    let until = match state {
-        State::Held | State::Quarantined => Some(input.u56()?).filter(|&t| t != FOREVER).map(Time),
-        State::Released | State::Active => None,
-    };
-    let holder = if input.0.is_empty() { None } else { Some(parse_holder(dictionary, &mut input)?) };
-    if input.0.is_empty() { Ok(SlotRef { state, since, until, holder }) } else { Err(Corrupt("trailing bytes")) }
+    Ok((state, Time(input.u56()?)))
 }
 
 fn parse_holder<'a>(dictionary: &'a [u8], input: &mut Reader<'a>) -> Result<HolderRef<'a>, Corrupt> {
@@ -256,183 +258,4 @@ fn parse_holder<'a>(dictionary: &'a [u8], input: &mut Reader<'a>) -> Result<Hold
         None
     };
     Ok(HolderRef { kind, network, ifname, node, id, namespace, pod, uid, identity })
-}
-
-/// The buffer with the record of rank `rank` replaced, inserted (`existed` is false) or removed (`value` is absent).
-pub(super) fn replace(data: &[u8], rank: u32, existed: bool, value: Option<&Slot>) -> Box<[u8]> {
-    let mut input = Reader(data);
-    let mut words = Words::read(input.bytes().unwrap_or_default());
-    let records = input.0;
-    for _ in 0..rank {
-        let _ = input.bytes();
-    }
-    let before = &records[..records.len() - input.0.len()];
-    if existed {
-        let _ = input.bytes();
-    }
-    let after = input.0;
-    let body = value.map(|slot| write_slot(slot, &mut words)).unwrap_or_default();
-
-    if words.worth_cleaning() {
-        return rewrite(&words.list, before, value, after);
-    }
-    let dictionary = words.write();
-    let mut out = Writer(Vec::with_capacity(dictionary.len() + before.len() + body.len() + after.len() + 8));
-    out.bytes(&dictionary);
-    out.0.extend_from_slice(before);
-    if value.is_some() {
-        out.bytes(&body);
-    }
-    out.0.extend_from_slice(after);
-    if value.is_none() && before.is_empty() && after.is_empty() { Box::default() } else { out.0.into_boxed_slice() }
-}
-
-/// Everything written anew with a dictionary of only what is used.
-fn rewrite(old_words: &[&str], before: &[u8], value: Option<&Slot>, after: &[u8]) -> Box<[u8]> {
-    let mut old = Writer::default();
-    for word in old_words {
-        old.bytes(word.as_bytes());
-    }
-    let slots = |records| {
-        let mut input = Reader(records);
-        let mut out = Vec::new();
-        while let Ok(body) = input.bytes() {
-            out.push(parse(&old.0, body).unwrap_or(BROKEN).to_slot());
-        }
-        out
-    };
-    let slots: Vec<Slot> = slots(before).into_iter().chain(value.cloned()).chain(slots(after)).collect();
-    let mut words = Words { list: Vec::new(), grew: false };
-    let bodies: Vec<Vec<u8>> = slots.iter().map(|slot| write_slot(slot, &mut words)).collect();
-    let mut out = Writer::default();
-    out.bytes(&words.write());
-    for body in &bodies {
-        out.bytes(body);
-    }
-    out.0.into_boxed_slice()
-}
-
-fn write_slot<'a>(slot: &'a Slot, words: &mut Words<'a>) -> Vec<u8> {
-    let mut out = Writer(Vec::with_capacity(96));
-    out.u8(match slot.state {
-        State::Released => 0,
-        State::Active => 1,
-        State::Held => 2,
-        State::Quarantined => 3,
-    });
-    out.u56(slot.since.0.min(FOREVER));
-    if matches!(slot.state, State::Held | State::Quarantined) {
-        out.u56(slot.until.map_or(FOREVER, |t| t.0.min(FOREVER)));
-    }
-    if let Some(holder) = &slot.holder {
-        write_holder(holder, words, &mut out);
-    }
-    out.0
-}
-
-fn write_holder<'a>(holder: &'a Holder, words: &mut Words<'a>, out: &mut Writer) {
-    let id = pack_hex(&holder.id);
-    let uid = pack_uuid(&holder.uid);
-    let has_pod = !holder.pod.is_empty() || !holder.namespace.is_empty();
-    let mut flags = match holder.kind {
-        Kind::Container => 0,
-        Kind::Remote => 1,
-        Kind::Named => 2,
-    };
-    for (set, flag) in [
-        (has_pod, POD),
-        (!holder.uid.is_empty(), UID),
-        (holder.sticky.is_some(), STICKY),
-        (id.is_some(), HEX_ID),
-        (uid.is_some(), PACKED_UID),
-    ] {
-        flags |= if set { flag } else { 0 };
-    }
-    out.u8(flags);
-    for text in [&holder.network, &holder.ifname, &holder.node] {
-        out.varint(words.number(text));
-    }
-    out.bytes(id.as_deref().unwrap_or(holder.id.as_bytes()));
-    if has_pod {
-        out.varint(words.number(&holder.namespace));
-        out.bytes(holder.pod.as_bytes());
-    }
-    match &uid {
-        Some(raw) => out.0.extend_from_slice(raw),
-        None if holder.uid.is_empty() => {}
-        None => out.bytes(holder.uid.as_bytes()),
-    }
-    if let Some(sticky) = &holder.sticky {
-        out.bytes(sticky.identity.as_bytes());
-        out.varint(sticky.keep.map_or(0, |keep| u128::from(keep.as_secs()) + 1));
-    }
-}
-
-/// The strings of a block's dictionary.
-struct Words<'a> {
-    list: Vec<&'a str>,
-    grew: bool,
-}
-
-impl<'a> Words<'a> {
-    fn read(dictionary: &'a [u8]) -> Self {
-        let mut input = Reader(dictionary);
-        let mut list = Vec::with_capacity(8);
-        while let Ok(word) = input.text() {
-            list.push(word);
-        }
-        Self { list, grew: false }
-    }
-
-    fn number(&mut self, word: &'a str) -> u128 {
-        if word.is_empty() {
-            return 0;
-        }
-        let known = self.list.iter().position(|w| *w == word);
-        let at = known.unwrap_or_else(|| {
-            self.list.push(word);
-            self.grew = true;
-            self.list.len() - 1
-        });
-        at as u128 + 1
-    }
-
-    /// Words are never taken out one by one; now and then, when a dictionary has grown, all are gathered anew.
-    const fn worth_cleaning(&self) -> bool {
-        self.grew && self.list.len() >= 16 && self.list.len().is_power_of_two()
-    }
-
-    fn write(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        for word in &self.list {
-            out.bytes(word.as_bytes());
-        }
-        out.0
-    }
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    }
-}
-
-fn pack_pair(high: u8, low: u8) -> Option<u8> {
-    Some(nibble(high)? << 4 | nibble(low)?)
-}
-
-fn pack_hex(text: &str) -> Option<Vec<u8>> {
-    let bytes = text.as_bytes();
-    if bytes.is_empty() || !bytes.len().is_multiple_of(2) {
-        return None;
-    }
-    bytes.chunks_exact(2).map(|pair| pack_pair(pair[0], pair[1])).collect()
-}
-
-fn pack_uuid(text: &str) -> Option<Vec<u8>> {
-    let dashes = text.len() == 36 && [8, 13, 18, 23].iter().all(|&i| text.as_bytes()[i] == b'-');
-    let raw = dashes.then(|| pack_hex(&text.replace('-', "")))??;
-    (raw.len() == 16).then_some(raw)
 }

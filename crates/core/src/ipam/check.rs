@@ -1,11 +1,12 @@
 //! Proving the state consistent: every index is rebuilt from the blocks and compared, every slot is looked at.
 
-use super::Ipam;
-use crate::block::State;
+use super::indexes::Indexes;
+use super::{Ipam, SlotId};
+use crate::block::{BlockKey, State};
 use crate::model::LOCAL_TYPE;
 use crate::time::Time;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Something that should not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,7 +28,7 @@ impl Ipam {
             report("configuration".to_owned(), error.to_string());
         }
         let day = std::time::Duration::from_secs(86_400);
-        let mut units: BTreeMap<(String, std::net::IpAddr), (u8, std::net::IpAddr)> = BTreeMap::new();
+        let mut units: Vec<(&str, IpAddr, IpAddr)> = Vec::new();
         for (plane, unit, view) in self.slots() {
             let prefix = plane.prefix(unit);
             let name = format!("{prefix} in network {:?}", plane.network);
@@ -46,41 +47,38 @@ impl Ipam {
             if view.state == State::Released {
                 continue;
             }
-            units.insert((plane.network.to_string(), prefix.network()), (prefix.prefix_len(), prefix.last()));
-            let owned = self.pools.iter().any(|s| {
-                s.pool.plane() == *plane && s.pool.ranges.iter().any(|range| range.contains(prefix.network()))
-            });
-            if !owned {
+            units.push((&plane.network, prefix.network(), prefix.last()));
+            let (key, slot) = BlockKey::of(plane, unit);
+            if !self.owners.of(&key).into_iter().any(|pool| self.pools[pool as usize].own.has(key.index, slot)) {
                 report(name, "it is taken, but no pool has it; re-create the pool or release it".to_owned());
             }
         }
-        // Sorted by first address: a unit that begins inside the one before it overlaps that one.
-        let mut before: Option<(&String, std::net::IpAddr, std::net::IpAddr)> = None;
-        for ((network, first), (_, last)) in &units {
-            if let Some((_, from, to)) = before.filter(|&(name, _, to)| name == network && *first <= to) {
-                report(
-                    format!("{first} in network {network:?}"),
-                    format!("it overlaps what is given out at {from}-{to}"),
-                );
+        // In order of first address, a unit that begins before the furthest end so far overlaps the one that ends there.
+        units.sort_unstable();
+        let mut furthest: Option<(&str, IpAddr, IpAddr)> = None;
+        for (network, first, last) in units {
+            let before = furthest.filter(|(name, ..)| *name == network);
+            if let Some((_, from, to)) = before.filter(|(.., to)| first <= *to) {
+                let message = format!("it overlaps what is given out at {from}-{to}");
+                report(format!("{first} in network {network:?}"), message);
             }
-            before = Some((network, *first, *last));
+            if before.is_none_or(|(.., to)| last > to) {
+                furthest = Some((network, first, last));
+            }
         }
         self.check_indexes(&mut report);
         findings
     }
 
     fn check_indexes(&self, report: &mut impl FnMut(String, String)) {
-        let mut fresh = Self { config: self.config.clone(), ..Self::default() };
-        fresh.reindex();
+        let mut fresh = Self::default();
+        fresh.configure(self.config.clone());
         for (key, block) in self.blocks() {
             fresh.load(key, block.clone());
         }
-        for (name, ours, theirs) in [
-            ("attachments", self.attachments.len(), fresh.attachments.len()),
-            ("identities", self.identities.len(), fresh.identities.len()),
-            ("pods", self.pods.len(), fresh.pods.len()),
-            ("deadlines", self.deadlines.len(), fresh.deadlines.len()),
-        ] {
+        let sizes = |of: &Indexes| [of.attachments.len(), of.identities.len(), of.pods.len(), of.deadlines.len()];
+        let names = ["attachments", "identities", "pods", "deadlines"];
+        for ((name, ours), theirs) in names.iter().zip(sizes(&self.indexes)).zip(sizes(&fresh.indexes)) {
             if ours != theirs {
                 report(format!("index of {name}"), format!("has {ours} entries, the blocks say {theirs}"));
             }
@@ -104,11 +102,33 @@ impl Ipam {
                 );
             }
         }
-        for (plane, unit, view) in self.slots().filter(|(_, _, view)| view.state == State::Active) {
-            let Some(holder) = view.holder() else { continue };
-            let addr = plane.addr(unit);
-            if !self.of_attachment(holder.attachment()).contains(&addr) {
-                report(addr.to_string(), format!("it is not found by its holder ({holder})"));
+        self.check_finds(report);
+    }
+
+    /// Every slot is found by what it should be found by; with the sizes being right, by nothing else.
+    fn check_finds(&self, report: &mut impl FnMut(String, String)) {
+        for (block, entry) in self.entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.as_ref()?))) {
+            for (slot, view) in entry.block.slots() {
+                let id = SlotId::new(block, slot);
+                let addr = entry.key.plane.addr(entry.key.unit(slot));
+                if view.until.is_some_and(|until| !self.indexes.deadlines.contains(&(until, id))) {
+                    report(addr.to_string(), "its deadline is not in the index".to_owned());
+                }
+                let Some(holder) = view.holder() else { continue };
+                let active = view.state == State::Active;
+                let missing = [
+                    (active && !self.find_attachment(holder.attachment()).contains(&id), "attachment"),
+                    (
+                        active
+                            && !holder.uid.is_empty()
+                            && !self.find_pod(&holder.uid, &holder.network, &holder.ifname).contains(&id),
+                        "pod",
+                    ),
+                    (view.identity().is_some_and(|identity| !self.find_identity(identity).contains(&id)), "identity"),
+                ];
+                for (_, what) in missing.iter().filter(|(missing, _)| *missing) {
+                    report(addr.to_string(), format!("it is not found by the {what} of its holder ({holder})"));
+                }
             }
         }
     }

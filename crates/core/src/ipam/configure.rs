@@ -1,7 +1,8 @@
 //! Pools, subnets and reservations: checked as a whole, then put in force at once.
 
+use super::units::{Owners, Units};
 use super::{Ipam, PoolIndex, PoolState};
-use crate::addr::RangeSet;
+use crate::addr::{Cidr, Family, RangeSet};
 use crate::block::State;
 use crate::error::Error;
 use crate::model::{Gateway, LOCAL_TYPE, Pool, Reservation, Subnet};
@@ -48,7 +49,7 @@ impl Config {
 
     fn validate_subnet(&self, subnet: &Subnet) -> Result<(), Error> {
         if let Gateway::At(gateway) = subnet.gateway
-            && crate::addr::Family::of(gateway) != subnet.cidr.family()
+            && Family::of(gateway) != subnet.cidr.family()
         {
             let reason = format!("{gateway} is not of the family of {}", subnet.cidr);
             return Err(invalid("IPSubnet", &subnet.name, "spec.gateway", reason));
@@ -82,7 +83,7 @@ impl Config {
             }
         }
         if let Gateway::At(gateway) = pool.gateway
-            && crate::addr::Family::of(gateway) != pool.family
+            && Family::of(gateway) != pool.family
         {
             return wrong("spec.gateway", format!("{gateway} is not {}", pool.family));
         }
@@ -98,7 +99,14 @@ impl Config {
                 return wrong("spec.ranges", format!("{range} is not inside IPSubnet {name:?} ({})", subnet.cidr));
             }
         }
-        let units = super::pool_index::Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
+        if let Some((range, len)) = straddling(pool, self.subnet_of(pool)) {
+            let reason = format!(
+                "{range} spans several /{len} subnets, whose network, broadcast and gateway addresses are not left out; \
+                 write one range per subnet, or set the gateway to none and allow network and broadcast addresses"
+            );
+            return wrong("spec.prefixLength", reason);
+        }
+        let units = Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
         if units.runs().is_empty() {
             return wrong("spec.unitPrefixLength", format!("no range is as large as one /{}", pool.unit_len));
         }
@@ -143,7 +151,7 @@ impl Ipam {
     }
 
     /// Whether `next` could be put in force: it makes sense, and no address in use, held or quarantined would lose its
-    /// pool.
+    /// pool or be left out of it. A reservation may cover addresses in use; it keeps them from the next holder.
     ///
     /// # Errors
     /// [`Error::Invalid`] or [`Error::InUse`].
@@ -151,12 +159,27 @@ impl Ipam {
         next.validate()?;
         for state in &self.pools {
             let old = &state.pool;
-            let new = next.pools.get(&old.name).filter(|new| new.plane() == old.plane());
-            let kept: RangeSet = new.map(|new| new.ranges.iter().copied().collect()).unwrap_or_default();
-            let excluded: RangeSet = new.map(|new| new.exclude.iter().copied().collect()).unwrap_or_default();
-            let lost = |addr| !kept.contains(addr) || (excluded.contains(addr) && state.members.contains(addr));
-            let holders = self.taken_in(state).filter(|(addr, _)| lost(*addr));
-            let mut holders: Vec<String> = holders.map(|(addr, by)| format!("{addr} by {by}")).take(6).collect();
+            let units = |set: &RangeSet| Units::new(set, old.family, old.unit_len);
+            let new = next.pools.get(&old.name).filter(|new| new.plane() == state.plane);
+            let own = new.map(|new| units(&new.ranges.iter().copied().collect())).unwrap_or_default();
+            let members = new.map(|new| units(&new.members(next.subnet_of(new)))).unwrap_or_default();
+            let old_members = units(&state.members);
+            if own == state.own && members == old_members {
+                continue;
+            }
+            let lost = |unit: u128| {
+                let (block, slot) = super::units::split(unit);
+                let left_out = old_members.has(block, slot) && !members.has(block, slot);
+                left_out || !own.has(block, slot)
+            };
+            let taken = self.slots_in(&state.plane, &state.own).filter(|(unit, _)| lost(*unit));
+            let mut holders: Vec<String> = (taken.filter(|(_, view)| view.state != State::Released))
+                .map(|(unit, view)| {
+                    let by = view.holder().map_or_else(|| "quarantine".to_owned(), |holder| holder.to_string());
+                    format!("{} by {by}", state.plane.addr(unit))
+                })
+                .take(6)
+                .collect();
             if !holders.is_empty() {
                 if holders.len() == 6 {
                     holders[5] = "and more".to_owned();
@@ -172,51 +195,44 @@ impl Ipam {
         Ok(())
     }
 
-    /// The taken addresses of a pool, and by whom.
-    fn taken_in<'a>(&'a self, state: &'a PoolState) -> impl Iterator<Item = (std::net::IpAddr, String)> + 'a {
-        let plane = state.pool.plane();
-        let ranges: RangeSet = state.pool.ranges.iter().copied().collect();
-        self.slots_in(&plane, ranges).filter(|(_, view)| view.state != State::Released).map(|(addr, view)| {
-            let by = view.holder().map_or_else(|| "quarantine".to_owned(), |holder| holder.to_string());
-            (addr, by)
-        })
-    }
-
     /// Puts a configuration in force. No block changes: an edit never frees an address.
     pub fn configure(&mut self, config: Config) {
-        self.config = config;
-        self.reindex();
-    }
-
-    /// Builds every index anew from the pools and the blocks.
-    pub(super) fn reindex(&mut self) {
         let reserved: HashMap<&str, RangeSet> =
-            (self.config.pools.values()).map(|pool| (&*pool.network, self.config.reserved(&pool.network))).collect();
-        self.pools = (self.config.pools.values())
+            (config.pools.values()).map(|pool| (&*pool.network, config.reserved(&pool.network))).collect();
+        self.pools = (config.pools.values())
             .map(|pool| {
-                let members = pool.members(self.config.subnet_of(pool));
+                let members = pool.members(config.subnet_of(pool));
                 // A pool of another type is another allocator's: nothing of it is ours to give.
                 let usable = if pool.kind == LOCAL_TYPE {
                     members.difference(&reserved[&*pool.network])
                 } else {
                     RangeSet::new()
                 };
+                let own = Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
                 let index = PoolIndex::new(pool, &usable);
-                PoolState { pool: Arc::new(pool.clone()), members, index, namespaces: HashMap::new() }
+                let (plane, pool) = (pool.plane(), Arc::new(pool.clone()));
+                PoolState { pool, plane, own, members, index, namespaces: HashMap::new() }
             })
             .collect();
+        self.config = config;
         self.names = self.pools.iter().enumerate().map(|(i, state)| (state.pool.name.clone(), i)).collect();
-        self.attachments.clear();
-        self.identities.clear();
-        self.pods.clear();
-        self.deadlines.clear();
+        self.owners = Owners::new(self.pools.iter().map(|state| (&state.plane, &state.own)));
+        self.cursors.clear();
         for id in 0..self.entries.len() {
             let Some(entry) = &mut self.entries[id] else { continue };
-            let overlaps = |state: &PoolState| {
-                state.pool.plane() == entry.key.plane && state.index.units().mask(entry.key.index) != 0
-            };
-            entry.pools = (0..).zip(&self.pools).filter(|(_, state)| overlaps(state)).map(|(i, _)| i).collect();
-            self.index_block(id);
+            entry.pools = self.owners.of(&entry.key).into_boxed_slice();
+            self.index_in_pools(id);
         }
     }
+}
+
+/// A range over several subnets of the pool's prefix length, where each has addresses to leave out: finding those would
+/// mean to walk the range.
+fn straddling(pool: &Pool, subnet: Option<&Subnet>) -> Option<(crate::addr::Range, u8)> {
+    let len = pool.prefix_len.filter(|_| subnet.is_none() && pool.gives_addresses())?;
+    let edges = !pool.edges.network || (pool.family == Family::V4 && !pool.edges.broadcast);
+    let gateways = pool.gateway == Gateway::Auto && !pool.edges.gateway;
+    let whole = Cidr::containing(pool.family.addr(0), len).is_usable_whole();
+    let over = pool.ranges.iter().find(|r| !Cidr::containing(r.first(), len).covers(**r));
+    over.filter(|_| !whole && (edges || gateways)).map(|&range| (range, len))
 }

@@ -7,32 +7,39 @@
 mod allocate;
 mod check;
 mod configure;
+mod entropy;
+mod indexes;
 mod pool_index;
+mod present;
+mod reason;
 mod release;
 mod request;
 mod runs;
 mod select;
+mod sticky;
 mod tombstones;
+mod units;
 mod usage;
 
 pub use check::Finding;
 pub use configure::Config;
-pub use pool_index::{Entropy, Reason};
-pub use request::{Considered, Given, Group, Outcome, Request, Trace};
+pub use entropy::Entropy;
+pub use reason::Reason;
+pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
 pub use tombstones::Tombstones;
 pub use usage::Usage;
 
 use crate::addr::{Family, RangeSet};
-use crate::block::{Block, BlockKey, Plane, Slot, SlotRef, State};
-use crate::holder::Attachment;
+use crate::block::{Block, BlockKey, Plane, Slot, SlotRef};
 use crate::model::Pool;
 use crate::time::Time;
-use hashbrown::HashTable;
+use indexes::{Indexes, hash_of};
 use pool_index::PoolIndex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use units::{Owners, Units};
 
 /// One slot before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +76,16 @@ impl SlotId {
 struct Entry {
     key: BlockKey,
     block: Block,
-    /// The pools that have units in this block, by their place in the list of pools.
-    pools: Vec<u32>,
+    /// The pools whose ranges reach into this block, by their place in the list of pools.
+    pools: Box<[u32]>,
 }
 
 #[derive(Debug)]
 struct PoolState {
     pool: Arc<Pool>,
+    plane: Plane,
+    /// Every unit of its ranges, given out or not: whose a slot is does not change when an address is reserved.
+    own: Units,
     /// What the pool may ever give out.
     members: RangeSet,
     index: PoolIndex,
@@ -87,6 +97,13 @@ impl PoolState {
     fn has_quota(&self) -> bool {
         self.pool.quota.per_namespace.is_some() || !self.pool.quota.namespaces.is_empty()
     }
+
+    fn count(&mut self, namespace: &str, by: i32) {
+        match self.namespaces.get_mut(namespace) {
+            Some(count) => *count = count.saturating_add_signed(by),
+            None => drop(self.namespaces.insert(namespace.to_owned(), 0u32.saturating_add_signed(by))),
+        }
+    }
 }
 
 /// All blocks of a store, with their indexes.
@@ -95,27 +112,17 @@ pub struct Ipam {
     config: Config,
     pools: Vec<PoolState>,
     names: BTreeMap<String, usize>,
+    owners: Owners,
     entries: Vec<Option<Entry>>,
     vacant: Vec<usize>,
     keys: BTreeMap<BlockKey, usize>,
     /// The planes that have or had blocks.
     planes: BTreeSet<Plane>,
-    /// Active slots by network, container and interface.
-    attachments: HashTable<SlotId>,
-    /// Active and held slots by the identity they are kept for.
-    identities: HashTable<SlotId>,
-    /// Active slots by pod UID, network and interface.
-    pods: HashTable<SlotId>,
-    /// Held and quarantined slots by deadline.
-    deadlines: BTreeSet<(Time, SlotId)>,
+    indexes: Indexes,
     changes: Vec<Change>,
+    /// Where pools' searches stood: the number of changes after which one moved, the pool, and where it was before.
+    cursors: Vec<(usize, usize, (Time, u128))>,
     clock: Time,
-}
-
-const HASHER: foldhash::fast::FixedState = foldhash::fast::FixedState::with_seed(0x6265_7274_6800);
-
-fn hash_of(value: impl Hash) -> u64 {
-    HASHER.hash_one(value)
 }
 
 impl Ipam {
@@ -128,12 +135,15 @@ impl Ipam {
     /// Takes in a block read from the store, in place of the one known so far.
     pub fn load(&mut self, key: &BlockKey, block: Block) {
         let id = self.entry(key);
-        let old = self.entries[id].as_mut().map(|entry| std::mem::replace(&mut entry.block, block));
-        if old.is_some_and(|old| !old.is_empty()) {
-            // A block that was known has left traces in every index.
-            self.reindex();
-        } else {
+        let Some(entry) = &mut self.entries[id] else { return };
+        if entry.block.is_empty() {
+            entry.block = block;
             self.index_block(id);
+            self.drop_if_empty(id);
+            return;
+        }
+        for slot in 0..crate::block::BLOCK_UNITS {
+            self.replay(key, slot, block.slot(slot).map(|view| view.to_slot()).as_ref());
         }
     }
 
@@ -146,6 +156,7 @@ impl Ipam {
     /// The changes are in the store.
     pub fn commit(&mut self) {
         self.changes.clear();
+        self.cursors.clear();
     }
 
     /// The store refused: everything since the last commit is undone.
@@ -153,18 +164,29 @@ impl Ipam {
         self.rollback_to(0);
     }
 
-    fn rollback_to(&mut self, mark: usize) {
+    /// A point to come back to with [`Self::rollback_to`].
+    #[must_use]
+    pub const fn savepoint(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Undoes everything since the savepoint.
+    pub fn rollback_to(&mut self, mark: usize) {
         while self.changes.len() > mark {
             let Some(change) = self.changes.pop() else { break };
             let id = self.entry(&change.key);
-            self.put(id, change.slot, change.before.as_ref());
+            self.put(id, change.slot, change.after.as_ref(), change.before.as_ref());
+        }
+        while let Some((_, pool, cursor)) = self.cursors.pop_if(|(changes, ..)| *changes > mark) {
+            self.pools[pool].index.cursor = cursor;
         }
     }
 
     /// Applies a change that the store already has, while it is being read back.
     pub fn replay(&mut self, key: &BlockKey, slot: u8, value: Option<&Slot>) {
         let id = self.entry(key);
-        self.put(id, slot, value);
+        let before = self.view(SlotId::new(id, slot)).map(|view| view.to_slot());
+        self.put(id, slot, before.as_ref(), value);
     }
 
     /// Every block that was ever used.
@@ -215,10 +237,10 @@ impl Ipam {
 
     /// The instant to stamp changes with: `now`, but later than the last one, so that the order of releases is kept.
     fn tick(&mut self, now: Time) -> Time {
-        let jitter = Time::from_secs(1);
         // A clock that was set back by more than that is believed: better a wrong order than times that never pass.
-        let behind = now <= self.clock && self.clock.0 - now.0 < jitter.0;
-        self.clock = if behind { Time(self.clock.0 + 1) } else { now };
+        const SLACK: Duration = Duration::from_secs(60);
+        let behind = now <= self.clock && self.clock.since(now) < SLACK;
+        self.clock = if behind { Time(self.clock.0 + 1) } else { now }.min(Time::FOREVER);
         self.clock
     }
 
@@ -226,8 +248,7 @@ impl Ipam {
         if let Some(&id) = self.keys.get(key) {
             return id;
         }
-        let overlaps = |state: &PoolState| state.pool.plane() == key.plane && state.index.units().mask(key.index) != 0;
-        let pools = (0..).zip(&self.pools).filter(|(_, state)| overlaps(state)).map(|(i, _)| i).collect();
+        let pools = self.owners.of(key).into_boxed_slice();
         let entry = Some(Entry { key: key.clone(), block: Block::default(), pools });
         let id = self.vacant.pop().unwrap_or(self.entries.len());
         if id == self.entries.len() {
@@ -242,36 +263,6 @@ impl Ipam {
         id
     }
 
-    fn view(&self, id: SlotId) -> Option<SlotRef<'_>> {
-        self.entries[id.block()].as_ref()?.block.slot(id.slot())
-    }
-
-    /// Changes a slot and remembers the change.
-    fn write(&mut self, id: SlotId, value: Option<Slot>) {
-        let Some(entry) = &self.entries[id.block()] else { return };
-        let (key, before) = (entry.key.clone(), entry.block.slot(id.slot()).map(|view| view.to_slot()));
-        self.put(id.block(), id.slot(), value.as_ref());
-        self.changes.push(Change { key, slot: id.slot(), before, after: value });
-    }
-
-    /// Changes a slot and every index that mentions it.
-    fn put(&mut self, block: usize, slot: u8, value: Option<&Slot>) {
-        let id = SlotId::new(block, slot);
-        self.unindex(id);
-        let Some(entry) = &mut self.entries[block] else { return };
-        let before = entry.block.slot(slot).map(|view| (view.state, view.since));
-        entry.block.set(slot, value);
-        let after = value.map(|slot| (slot.state, slot.since));
-        for &pool in &entry.pools {
-            self.pools[pool as usize].index.update(entry.key.index, slot, before, after);
-        }
-        if let Some((_, since)) = after {
-            self.clock = self.clock.max(since);
-        }
-        self.index(id);
-        self.drop_if_empty(block);
-    }
-
     fn drop_if_empty(&mut self, block: usize) {
         if let Some(entry) = self.entries[block].take_if(|entry| entry.block.is_empty()) {
             self.keys.remove(&entry.key);
@@ -279,112 +270,25 @@ impl Ipam {
         }
     }
 
-    /// Counts a slot's holder in; the mirror image of [`Self::unindex`].
-    fn index(&mut self, id: SlotId) {
-        let Some(view) = self.view(id) else { return };
-        let (state, until, namespace) = (view.state, view.until, view.namespace().to_owned());
-        let keys = Keys::of(&view);
-        if let Some(until) = until {
-            self.deadlines.insert((until, id));
-        }
-        let Some(keys) = keys else { return };
-        self.count_namespace(id, &namespace, 1);
-        let Self { entries, attachments, identities, pods, .. } = self;
-        let rehash = |which: fn(&Keys) -> Option<u64>| {
-            let entries = &*entries;
-            move |&id: &SlotId| {
-                let view = entries[id.block()].as_ref().and_then(|entry| entry.block.slot(id.slot()));
-                view.and_then(|view| Keys::of(&view)).and_then(|keys| which(&keys)).unwrap_or(0)
-            }
-        };
-        if state == State::Active {
-            attachments.insert_unique(keys.attachment, id, rehash(|keys| Some(keys.attachment)));
-            if let Some(hash) = keys.pod {
-                pods.insert_unique(hash, id, rehash(|keys| keys.pod));
-            }
-        }
-        if let Some(hash) = keys.identity {
-            identities.insert_unique(hash, id, rehash(|keys| keys.identity));
-        }
-    }
-
-    fn unindex(&mut self, id: SlotId) {
-        let Some(view) = self.view(id) else { return };
-        let (until, namespace) = (view.until, view.namespace().to_owned());
-        let keys = Keys::of(&view);
-        if let Some(until) = until {
-            self.deadlines.remove(&(until, id));
-        }
-        let Some(keys) = keys else { return };
-        self.count_namespace(id, &namespace, -1);
-        let mut forget = |table: fn(&mut Self) -> &mut HashTable<SlotId>, hash: Option<u64>| {
-            if let Some(Ok(found)) = hash.map(|hash| table(self).find_entry(hash, |&other| other == id)) {
-                found.remove();
-            }
-        };
-        forget(|ipam| &mut ipam.attachments, Some(keys.attachment));
-        forget(|ipam| &mut ipam.identities, keys.identity);
-        forget(|ipam| &mut ipam.pods, keys.pod);
-    }
-
-    fn count_namespace(&mut self, id: SlotId, namespace: &str, by: i32) {
-        let Some(entry) = &self.entries[id.block()] else { return };
-        for &pool in &entry.pools {
-            let state = &mut self.pools[pool as usize];
-            if state.has_quota() && state.index.has(entry.key.index, id.slot()) {
-                let count = state.namespaces.entry(namespace.to_owned()).or_default();
-                *count = count.saturating_add_signed(by);
-            }
-        }
-    }
-
-    fn index_block(&mut self, block: usize) {
-        let Some(entry) = &self.entries[block] else { return };
-        for &pool in &entry.pools {
-            self.pools[pool as usize].index.load(entry.key.index, &entry.block);
-        }
-        let slots: Vec<(u8, Time)> = entry.block.slots().map(|(slot, view)| (slot, view.since)).collect();
-        for (slot, since) in slots {
-            self.clock = self.clock.max(since);
-            self.index(SlotId::new(block, slot));
-        }
-    }
-
-    /// The active slots of an attachment, in the order they were given out.
-    fn find_attachment(&self, key: Attachment<'_>) -> Vec<SlotId> {
-        let mut found: Vec<SlotId> = (self.attachments.iter_hash(hash_of(key)).copied())
-            .filter(|&id| self.view(id).is_some_and(|view| view.is_held_by(key)))
-            .collect();
-        found.sort_by_key(|&id| self.view(id).map(|view| view.since));
-        found
-    }
-
-    /// The slots kept for an identity, in the order they were given out.
-    fn find_identity(&self, identity: &str) -> Vec<SlotId> {
-        let mut found: Vec<SlotId> = (self.identities.iter_hash(hash_of(identity)).copied())
-            .filter(|&id| self.view(id).is_some_and(|view| view.identity() == Some(identity)))
-            .collect();
-        found.sort_by_key(|&id| self.view(id).map(|view| view.since));
-        found
+    fn view(&self, id: SlotId) -> Option<SlotRef<'_>> {
+        self.entries[id.block()].as_ref()?.block.slot(id.slot())
     }
 
     fn unit(&self, id: SlotId) -> Option<(&Plane, u128)> {
         self.entries[id.block()].as_ref().map(|entry| (&entry.key.plane, entry.key.unit(id.slot())))
     }
-}
 
-/// What a slot is found by.
-struct Keys {
-    attachment: u64,
-    identity: Option<u64>,
-    pod: Option<u64>,
-}
+    /// Changes a slot and remembers the change.
+    fn write(&mut self, id: SlotId, value: Option<Slot>) {
+        let before = self.view(id).map(|view| view.to_slot());
+        self.write_over(id, before, value);
+    }
 
-impl Keys {
-    fn of(view: &SlotRef<'_>) -> Option<Self> {
-        let holder = view.holder()?;
-        let pod = (!holder.uid.is_empty()).then(|| hash_of((&*holder.uid, &*holder.network, &*holder.ifname)));
-        let identity = holder.sticky.as_ref().map(|sticky| hash_of(&*sticky.identity));
-        Some(Self { attachment: hash_of(holder.attachment()), identity, pod })
+    /// Changes a slot that is now `before`, and remembers the change.
+    fn write_over(&mut self, id: SlotId, before: Option<Slot>, after: Option<Slot>) {
+        let Some(entry) = &self.entries[id.block()] else { return };
+        let key = entry.key.clone();
+        self.put(id.block(), id.slot(), before.as_ref(), after.as_ref());
+        self.changes.push(Change { key, slot: id.slot(), before, after });
     }
 }

@@ -5,99 +5,21 @@
 //! `LeastRecentlyReleased` leaves given-back units in *waiting* for good and takes the oldest when nothing is ready;
 //! the other orders move them back to *ready* once they have cooled.
 
+use super::entropy::Entropy;
+use super::reason::Reason;
 use super::runs::Runs;
-use crate::addr::{Count, Family, RangeSet, whole_units};
+use super::units::{Units, split};
+use crate::addr::RangeSet;
 use crate::block::{BLOCK_UNITS, Block, State};
-use crate::model::{Pick, Pool};
+use crate::model::{Pick, Pool, rests};
 use crate::time::Time;
 use std::collections::{BTreeSet, HashMap};
 
-/// A small generator of pseudo-random numbers (splitmix64); the seed comes from outside.
-#[derive(Clone, Debug)]
-pub struct Entropy(pub u64);
+/// A run of units, both ends included.
+pub(super) type Window = (u128, u128);
 
-impl Entropy {
-    /// The next number.
-    pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    fn below(&mut self, bound: u128) -> u128 {
-        (u128::from(self.next()) << 64 | u128::from(self.next())) % bound
-    }
-}
-
-/// Why a unit was picked, for `explain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It was never used.
-    NeverUsed,
-    /// It was given back longest ago.
-    LongestReleased,
-    /// It is the lowest free one.
-    LowestFree,
-    /// It was drawn at random.
-    Random,
-    /// It still cools, but nothing else is free and the pool allows it.
-    StillCooling,
-    /// It was asked for by address.
-    Requested,
-    /// It was kept for this holder.
-    KeptForHolder,
-    /// The holder has it already.
-    AlreadyHeld,
-}
-
-impl Reason {
-    /// The reason in words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NeverUsed => "never used before",
-            Self::LongestReleased => "released longest ago",
-            Self::LowestFree => "lowest free address",
-            Self::Random => "drawn at random",
-            Self::StillCooling => "still cooling, but nothing else is free",
-            Self::Requested => "asked for by address",
-            Self::KeptForHolder => "kept for this holder",
-            Self::AlreadyHeld => "this attachment has it already",
-        }
-    }
-}
-
-/// Units of a pool as runs of unit numbers, sorted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Units(Vec<(u128, u128)>);
-
-impl Units {
-    pub(crate) fn new(set: &RangeSet, family: Family, unit_len: u8) -> Self {
-        let own = set.ranges().iter().filter(|r| r.family() == family);
-        Self(own.filter_map(|&r| whole_units(r, unit_len)).collect())
-    }
-
-    pub(crate) fn count(&self) -> Count {
-        self.0.iter().map(|(a, b)| Count::from(b - a) + Count::ONE).sum()
-    }
-
-    /// Which slots of a block are units of this set.
-    pub(crate) fn mask(&self, block: u128) -> u64 {
-        let (low, high) = (block * u128::from(BLOCK_UNITS), block * u128::from(BLOCK_UNITS) + 63);
-        let start = self.0.partition_point(|&(_, b)| b < low);
-        self.0[start..].iter().take_while(|&&(a, _)| a <= high).fold(0, |mask, &(a, b)| {
-            let (from, to) = (a.max(low) - low, b.min(high) - low);
-            mask | (u64::MAX >> (63 - (to - from))) << from
-        })
-    }
-
-    pub(crate) fn runs(&self) -> &[(u128, u128)] {
-        &self.0
-    }
-}
+/// Anywhere in the pool.
+pub(super) const EVERYWHERE: &[Window] = &[(0, u128::MAX)];
 
 #[derive(Clone, Debug)]
 pub(crate) struct PoolIndex {
@@ -111,16 +33,16 @@ pub(crate) struct PoolIndex {
     ready: HashMap<u128, u64, foldhash::fast::FixedState>,
     waiting: BTreeSet<(Time, u128)>,
     /// Where the search for a never-used unit goes on: the unit given out last, and when.
-    cursor: (Time, u128),
+    pub(super) cursor: (Time, u128),
 }
 
 impl PoolIndex {
     /// The index of a pool none of whose blocks has been touched.
     pub(crate) fn new(pool: &Pool, usable: &RangeSet) -> Self {
         let units = Units::new(usable, pool.family, pool.unit_len);
-        let mut spent = Runs::full(pool.plane().last_unit() / u128::from(BLOCK_UNITS));
+        let mut spent = Runs::full(split(pool.plane().last_unit()).0);
         for &(first, last) in units.runs() {
-            spent.remove(first / u128::from(BLOCK_UNITS), last / u128::from(BLOCK_UNITS));
+            spent.remove(split(first).0, split(last).0);
         }
         Self {
             units,
@@ -135,7 +57,7 @@ impl PoolIndex {
     }
 
     pub(crate) fn has(&self, block: u128, slot: u8) -> bool {
-        self.units.mask(block) & (1 << slot) != 0
+        self.units.has(block, slot)
     }
 
     /// Takes in a whole block as it is, when the index is built.
@@ -144,10 +66,10 @@ impl PoolIndex {
         if mask == 0 {
             return;
         }
-        self.set_ready(index, mask & !block.taken() & !block.released());
-        for (slot, view) in block.slots().filter(|(slot, _)| mask & (1 << slot) != 0) {
-            let at = (view.since, index * u128::from(BLOCK_UNITS) + u128::from(slot));
-            if view.state == State::Released {
+        self.set_ready(index, mask, mask & !block.taken() & !block.released());
+        for (slot, state, since) in block.states().filter(|(slot, ..)| mask & (1 << slot) != 0) {
+            let at = (since, index * u128::from(BLOCK_UNITS) + u128::from(slot));
+            if state == State::Released {
                 self.waiting.insert(at);
             } else {
                 self.cursor = self.cursor.max(at);
@@ -164,14 +86,14 @@ impl PoolIndex {
         after: Option<(State, Time)>,
     ) {
         let unit = index * u128::from(BLOCK_UNITS) + u128::from(slot);
-        let bit = 1u64 << slot;
-        if self.units.mask(index) & bit == 0 {
+        let (mask, bit) = (self.units.mask(index), 1u64 << slot);
+        if mask & bit == 0 {
             return;
         }
         if let Some((State::Released, since)) = before {
             self.waiting.remove(&(since, unit));
         }
-        let mut ready = self.ready_mask(index) & !bit;
+        let mut ready = self.ready_of(index, mask) & !bit;
         match after {
             None => ready |= bit,
             Some((State::Released, since)) => {
@@ -179,23 +101,24 @@ impl PoolIndex {
             }
             Some(_) => {}
         }
-        self.set_ready(index, ready);
+        self.set_ready(index, mask, ready);
+    }
+
+    fn ready_of(&self, index: u128, mask: u64) -> u64 {
+        self.ready.get(&index).copied().unwrap_or(mask)
     }
 
     fn ready_mask(&self, index: u128) -> u64 {
         self.ready.get(&index).copied().unwrap_or_else(|| self.units.mask(index))
     }
 
-    fn set_ready(&mut self, index: u128, mask: u64) {
-        if mask == 0 {
-            self.spent.insert(index);
-        } else if self.spent.next_outside(index) != Some(index) {
-            self.spent.remove(index, index);
-        }
-        if mask == self.units.mask(index) {
-            self.ready.remove(&index);
-        } else {
-            self.ready.insert(index, mask);
+    /// `mask` is what the pool has of the block; a block that is ready as a whole needs no entry.
+    fn set_ready(&mut self, index: u128, mask: u64, ready: u64) {
+        let before = if ready == mask { self.ready.remove(&index) } else { self.ready.insert(index, ready) };
+        match (before.unwrap_or(mask) == 0, ready == 0) {
+            (false, true) => self.spent.insert(index),
+            (true, false) => self.spent.remove(index, index),
+            _ => {}
         }
     }
 
@@ -205,52 +128,46 @@ impl PoolIndex {
             return;
         }
         while let Some(&(since, unit)) = self.waiting.first() {
-            if since.after(self.cool_down) > now {
+            if rests(since, self.cool_down, now) {
                 break;
             }
             self.waiting.pop_first();
             let (index, slot) = split(unit);
-            self.set_ready(index, self.ready_mask(index) | 1 << slot);
+            let mask = self.units.mask(index);
+            self.set_ready(index, mask, self.ready_of(index, mask) | 1 << slot);
         }
     }
 
-    /// The unit to give out next, inside `window` (units, both ends included). It stays where it is until [`Self::update`].
-    pub(crate) fn next(&mut self, now: Time, entropy: &mut Entropy, window: (u128, u128)) -> Option<(u128, Reason)> {
+    /// The unit to give out next, inside the windows. It stays where it is until [`Self::update`].
+    pub(crate) fn next(&mut self, now: Time, entropy: &mut Entropy, windows: &[Window]) -> Option<(u128, Reason)> {
         self.promote(now);
+        let first_ready = || windows.iter().find_map(|&window| self.first_ready(window));
         let ready = match self.pick {
             Pick::LeastRecentlyReleased => {
-                let from = self.cursor.1.clamp(window.0, window.1);
-                let found = self.first_ready((from, window.1)).or_else(|| self.first_ready(window));
+                let ahead = windows.iter().filter(|window| window.1 >= self.cursor.1);
+                let mut ahead = ahead.map(|&(first, last)| (first.max(self.cursor.1), last));
+                let found = ahead.find_map(|window| self.first_ready(window)).or_else(first_ready);
                 found.map(|unit| (unit, Reason::NeverUsed))
             }
-            Pick::Sequential => self.first_ready(window).map(|unit| (unit, Reason::LowestFree)),
-            Pick::Random => self.random_ready(entropy, window).map(|unit| (unit, Reason::Random)),
+            Pick::Sequential => first_ready().map(|unit| (unit, Reason::LowestFree)),
+            Pick::Random => self.random_ready(entropy, windows).map(|unit| (unit, Reason::Random)),
         };
         ready.or_else(|| {
-            let inside = |&&(_, unit): &&(Time, u128)| window.0 <= unit && unit <= window.1;
+            let inside = |&&(_, unit): &&(Time, u128)| windows.iter().any(|w| w.0 <= unit && unit <= w.1);
             let &(since, unit) = self.waiting.iter().find(inside)?;
-            if since.after(self.cool_down) <= now {
+            if !rests(since, self.cool_down, now) {
                 return Some((unit, Reason::LongestReleased));
             }
             self.reuse_cooling.then_some((unit, Reason::StillCooling))
         })
     }
 
-    /// A unit that [`Self::next`] named was given out.
-    pub(crate) const fn advance(&mut self, now: Time, unit: u128) {
-        self.cursor = (now, unit);
-    }
-
-    pub(crate) const fn cursor(&self) -> (Time, u128) {
-        self.cursor
-    }
-
     /// The lowest ready unit of the window.
-    fn first_ready(&self, (first, last): (u128, u128)) -> Option<u128> {
-        let mut block = first / u128::from(BLOCK_UNITS);
+    fn first_ready(&self, (first, last): Window) -> Option<u128> {
+        let (mut block, last_block) = (split(first).0, split(last).0);
         // At most the first block has ready units that all lie below the window, so this goes round once or twice.
         loop {
-            block = self.spent.next_outside(block).filter(|&b| b <= last / u128::from(BLOCK_UNITS))?;
+            block = self.spent.next_outside(block).filter(|&b| b <= last_block)?;
             let start = block * u128::from(BLOCK_UNITS);
             let below = if first > start { (1u64 << (first - start)) - 1 } else { 0 };
             let mask = self.ready_mask(block) & !below;
@@ -261,72 +178,60 @@ impl PoolIndex {
         }
     }
 
-    /// A ready unit of the window from a random place: a few draws over the pool's own units, then the next ready one.
-    fn random_ready(&self, entropy: &mut Entropy, window: (u128, u128)) -> Option<u128> {
-        let inside: Vec<(u128, u128)> = (self.units.runs().iter())
-            .map(|&(a, b)| (a.max(window.0), b.min(window.1)))
-            .filter(|(a, b)| a <= b)
-            .collect();
-        let sizes = inside.iter().map(|(a, b)| b - a);
-        let total = sizes.fold(0u128, |sum, len| sum.saturating_add(len).saturating_add(1));
-        if total == 0 {
-            return None;
-        }
-        let mut draw = || {
-            let mut nth = entropy.below(total);
-            for &(a, b) in &inside {
-                match nth.checked_sub(b - a) {
-                    None | Some(0) => return a + nth,
-                    Some(rest) => nth = rest - 1,
-                }
-            }
-            window.0
+    /// A ready unit from a random place: a few draws over the pool's own units, then the next ready one.
+    fn random_ready(&self, entropy: &mut Entropy, windows: &[Window]) -> Option<u128> {
+        let inside = || {
+            let cut = |&(a, b): &Window, w: &Window| (a.max(w.0), b.min(w.1));
+            let runs = self.units.runs().iter().flat_map(move |run| windows.iter().map(move |w| cut(run, w)));
+            runs.filter(|(a, b)| a <= b)
         };
-        let tries: [u128; 8] = std::array::from_fn(|_| draw());
-        let is_ready = |unit: u128| self.ready_mask(split(unit).0) & (1 << split(unit).1) != 0;
-        let lucky = tries.iter().copied().find(|&unit| is_ready(unit));
-        lucky.or_else(|| self.first_ready((tries[0], window.1))).or_else(|| self.first_ready(window))
+        // Of 2^128 units the sum saturates: the very last is then never drawn, only found.
+        let total = inside().fold(0u128, |sum, (a, b)| sum.saturating_add(b - a).saturating_add(1));
+        let last = total.checked_sub(1)?;
+        let mut draw = || {
+            let mut nth = entropy.up_to(last);
+            let found = inside().find(|(a, b)| {
+                let rest = nth.checked_sub(b - a).and_then(|past| past.checked_sub(1));
+                nth = rest.unwrap_or(nth);
+                rest.is_none()
+            });
+            found.map(|(a, _)| a + nth)
+        };
+        let from = draw()?;
+        let is_ready = |unit: &u128| self.ready_mask(split(*unit).0) & (1 << split(*unit).1) != 0;
+        let lucky = std::iter::once(from).chain((0..7).filter_map(|_| draw())).find(is_ready);
+        let ahead = || inside().filter(|&(_, b)| b >= from).find_map(|(a, b)| self.first_ready((a.max(from), b)));
+        lucky.or_else(ahead).or_else(|| inside().find_map(|window| self.first_ready(window)))
     }
 
     /// Whether a unit could be given out now.
     pub(crate) fn has_free(&mut self, now: Time) -> bool {
-        self.next(now, &mut Entropy(0), (0, u128::MAX)).is_some()
+        self.next(now, &mut Entropy(0), EVERYWHERE).is_some()
     }
 
     /// How many units rest, and when the first of them is free.
     pub(crate) fn cooling(&self, now: Time) -> (usize, Option<Time>) {
-        let hot = (now.before(self.cool_down), u128::MAX);
-        let mut hot = self.waiting.range((std::ops::Bound::Excluded(hot), std::ops::Bound::Unbounded));
-        let first = hot.next().map(|(since, _)| since.after(self.cool_down));
-        (if first.is_some() { 1 + hot.count() } else { 0 }, first)
+        let is_hot = |since: Time| rests(since, self.cool_down, now);
+        match self.waiting.first() {
+            None => (0, None),
+            // The oldest is hot, so all are: nothing to count.
+            Some(&(since, _)) if is_hot(since) => (self.waiting.len(), Some(since.after(self.cool_down))),
+            Some(_) => {
+                let mut hot = self.waiting.iter().filter(|(since, _)| is_hot(*since));
+                let first = hot.next().map(|(since, _)| since.after(self.cool_down));
+                (usize::from(first.is_some()) + hot.count(), first)
+            }
+        }
     }
 
-    pub(crate) const fn units(&self) -> &Units {
-        &self.units
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the remainder of a division by 64")]
-const fn split(unit: u128) -> (u128, u8) {
-    (unit / BLOCK_UNITS as u128, (unit % BLOCK_UNITS as u128) as u8)
-}
-
-impl PoolIndex {
     /// Whether two indexes say the same; for `check`. What has cooled may be in either place.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        let free = |index: &Self| {
-            let mut touched: std::collections::BTreeMap<u128, u64> = std::collections::BTreeMap::new();
-            let ready = index.ready.iter().map(|(&block, &mask)| (block, mask));
-            for (block, mask) in ready {
-                *touched.entry(block).or_default() |= mask;
-            }
-            for &(_, unit) in &index.waiting {
-                let (block, slot) = split(unit);
-                *touched.entry(block).or_insert_with(|| index.ready_mask(block)) |= 1 << slot;
-            }
-            touched.retain(|&block, mask| *mask != index.units.mask(block));
-            touched
+        let settled = |index: &Self| {
+            let mut index = index.clone();
+            index.promote(Time(u64::MAX));
+            index
         };
-        free(self) == free(other)
+        let (own, other) = (settled(self), settled(other));
+        own.ready == other.ready && own.spent == other.spent && own.waiting == other.waiting
     }
 }

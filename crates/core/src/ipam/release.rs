@@ -1,10 +1,13 @@
 //! Taking addresses back: by attachment, by address, by node; keeping, setting apart, and what time does.
 
-use super::{Ipam, SlotId};
-use crate::block::{BlockKey, Plane, Slot, State};
+use super::indexes::{Keys, hash_of};
+use super::{Entry, Ipam, SlotId};
+use crate::addr::Family;
+use crate::block::{BLOCK_UNITS, BlockKey, Plane, Slot, State};
 use crate::error::Error;
 use crate::holder::{Attachment, Holder, Kind};
 use crate::time::Time;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 impl Ipam {
@@ -21,9 +24,12 @@ impl Ipam {
 
     /// Takes back every attachment of a CNI network that is not in the list of valid ones.
     pub fn collect_garbage(&mut self, network: &str, valid: &[(String, String)], now: Time) -> Vec<IpAddr> {
+        // By hash: two that collide keep each other, which is the safe side.
+        let valid: HashSet<u64> =
+            valid.iter().map(|(id, ifname)| hash_of(Attachment { network, id, ifname })).collect();
         let stale = self.find_active(|view| {
-            let is = |(id, ifname): &(String, String)| view.is_held_by(Attachment { network, id, ifname });
-            view.kind() == Some(Kind::Container) && view.network() == network && !valid.iter().any(is)
+            let is_valid = || Keys::of(view).attachment.is_some_and(|hash| valid.contains(&hash));
+            view.kind() == Some(Kind::Container) && view.network() == network && !is_valid()
         });
         self.release_slots(stale, now)
     }
@@ -50,15 +56,25 @@ impl Ipam {
     /// Keeps an address for a holder that does not use it yet (a claim). Idempotent for the same identity.
     ///
     /// # Errors
-    /// [`Error::AddressTaken`] if someone has it, [`Error::AddressOutside`] if no pool has it.
+    /// [`Error::AddressTaken`] if someone has it, [`Error::AddressOutside`] if no pool has it,
+    /// [`Error::AddressReserved`] if it is not given out, [`Error::Invalid`] if the holder has no identity to keep it
+    /// for.
     pub fn hold(&mut self, plane: &Plane, addr: IpAddr, holder: Holder, now: Time) -> Result<(), Error> {
-        let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
-        let id = SlotId::new(self.entry(&key), slot);
-        let known = self.view(id).filter(|view| view.state != State::Released);
-        if let Some(view) = known {
-            let own = holder.sticky.as_ref().is_some_and(|sticky| view.identity() == Some(&sticky.identity));
+        let Some(sticky) = &holder.sticky else {
+            let reason = "an address can only be kept for an identity".to_owned();
+            return Err(Error::Invalid { field: "holder".to_owned(), reason });
+        };
+        let (key, slot) = self.own_slot(plane, addr)?;
+        if let Some(view) = self.block(&key).and_then(|b| b.slot(slot)).filter(|view| view.state != State::Released) {
+            let own = view.identity() == Some(&sticky.identity);
             return if own { Ok(()) } else { Err(Error::taken(addr, view.holder().as_ref())) };
         }
+        let mut owners = self.owners.of(&key).into_iter().map(|pool| &self.pools[pool as usize]);
+        if !owners.any(|state| state.index.has(key.index, slot)) {
+            let reason = "its pool leaves it out, or an IPReservation keeps it".to_owned();
+            return Err(Error::AddressReserved { address: addr, reason });
+        }
+        let id = SlotId::new(self.entry(&key), slot);
         let stamp = self.tick(now);
         self.write(id, Some(Slot::held(holder, stamp, None)));
         Ok(())
@@ -88,6 +104,17 @@ impl Ipam {
         self.addresses(&self.find_identity(identity))
     }
 
+    /// The addresses of an identity that are in use right now, and by whom.
+    #[must_use]
+    pub fn active_of_identity(&self, identity: &str) -> Vec<(IpAddr, Holder)> {
+        let active = self.find_identity(identity).into_iter().filter_map(|id| {
+            let view = self.view(id).filter(|view| view.state == State::Active)?;
+            let (plane, unit) = self.unit(id)?;
+            Some((plane.addr(unit), view.holder()?))
+        });
+        active.collect()
+    }
+
     /// The addresses of an attachment.
     #[must_use]
     pub fn of_attachment(&self, key: Attachment<'_>) -> Vec<IpAddr> {
@@ -97,13 +124,15 @@ impl Ipam {
     /// Sets an address apart, because a stranger was seen to use it.
     ///
     /// # Errors
-    /// [`Error::AddressTaken`] if one of our own holders has it: that is no stranger.
+    /// [`Error::AddressTaken`] if one of our own holders has it: that is no stranger; [`Error::AddressOutside`] if no
+    /// pool has it.
     pub fn quarantine(&mut self, plane: &Plane, addr: IpAddr, until: Option<Time>, now: Time) -> Result<(), Error> {
-        let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
-        let id = SlotId::new(self.entry(&key), slot);
-        if let Some(view) = self.view(id).filter(|view| matches!(view.state, State::Active | State::Held)) {
+        let (key, slot) = self.own_slot(plane, addr)?;
+        let known = self.block(&key).and_then(|block| block.slot(slot));
+        if let Some(view) = known.filter(|view| matches!(view.state, State::Active | State::Held)) {
             return Err(Error::taken(addr, view.holder().as_ref()));
         }
+        let id = SlotId::new(self.entry(&key), slot);
         let stamp = self.tick(now);
         self.write(id, Some(Slot::quarantined(stamp, until)));
         Ok(())
@@ -112,7 +141,7 @@ impl Ipam {
     /// Ends what has run out: holds and quarantines past their deadline. Costs what is due, not what there is.
     pub fn sweep(&mut self, now: Time) -> Vec<IpAddr> {
         let due: Vec<SlotId> =
-            self.deadlines.iter().take_while(|(until, _)| *until <= now).map(|&(_, id)| id).collect();
+            self.indexes.deadlines.iter().take_while(|(until, _)| *until <= now).map(|&(_, id)| id).collect();
         let addresses = self.addresses(&due);
         for id in due {
             let stamp = self.tick(now);
@@ -121,15 +150,19 @@ impl Ipam {
         addresses
     }
 
-    /// Forgets blocks in which nothing is taken and nothing was released after `before`, so that churn in a huge pool
-    /// does not pile up records. Where a pool's search stands is kept, so they are not the next to be given out.
+    /// Forgets blocks in which nothing is taken and nothing was released, or still rested, after `before` (which is
+    /// not in the future), so that churn in a huge pool does not pile up records. Where a pool's search stands is kept,
+    /// so they are not the next to be given out.
     pub fn forget_cold(&mut self, before: Time) -> usize {
-        let cold =
-            |entry: &super::Entry| entry.block.taken() == 0 && entry.block.slots().all(|(_, view)| view.since < before);
+        let cold = |entry: &Entry| {
+            let pools = entry.pools.iter().map(|&pool| self.pools[pool as usize].pool.cool_down);
+            let rest = pools.max().unwrap_or_default();
+            entry.block.taken() == 0 && entry.block.states().all(|(.., since)| since.after(rest) < before)
+        };
         let ids: Vec<usize> = (0..self.entries.len()).filter(|&i| self.entries[i].as_ref().is_some_and(cold)).collect();
         for &block in &ids {
             let released = self.entries[block].as_ref().map_or(0, |entry| entry.block.released());
-            for slot in (0..64).filter(|slot| released & (1 << slot) != 0) {
+            for slot in (0..BLOCK_UNITS).filter(|slot| released & (1 << slot) != 0) {
                 self.write(SlotId::new(block, slot), None);
             }
         }
@@ -138,8 +171,9 @@ impl Ipam {
 
     pub(super) fn let_go(&mut self, id: SlotId, now: Time) {
         let stamp = self.tick(now);
-        if let Some(slot) = self.view(id).map(|view| view.to_slot().after_release(stamp)) {
-            self.write(id, Some(slot));
+        if let Some(before) = self.view(id).map(|view| view.to_slot()) {
+            let after = before.after_release(stamp);
+            self.write_over(id, Some(before), Some(after));
         }
     }
 
@@ -160,6 +194,21 @@ impl Ipam {
 
     fn addresses(&self, ids: &[SlotId]) -> Vec<IpAddr> {
         ids.iter().filter_map(|&id| self.unit(id)).map(|(plane, unit)| plane.addr(unit)).collect()
+    }
+
+    /// Where an address of a pool is kept.
+    fn own_slot(&self, plane: &Plane, addr: IpAddr) -> Result<(BlockKey, u8), Error> {
+        let outside = || {
+            let pools = self.pools.iter().filter(|state| state.plane == *plane).map(|state| state.pool.name.as_str());
+            let pools = pools.collect::<Vec<_>>().join(", ");
+            Error::AddressOutside { address: addr, pools: if pools.is_empty() { "(none)".to_owned() } else { pools } }
+        };
+        if Family::of(addr) != plane.family || plane.unit_len > plane.family.bits() {
+            return Err(outside());
+        }
+        let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
+        let mut owners = self.owners.of(&key).into_iter().map(|pool| &self.pools[pool as usize]);
+        if owners.any(|state| state.own.has(key.index, slot)) { Ok((key, slot)) } else { Err(outside()) }
     }
 
     fn taken_slot(&self, network: &str, addr: IpAddr) -> Result<(BlockKey, u8), Error> {

@@ -1,11 +1,14 @@
 //! What is asked for, and what is answered.
 
-use super::pool_index::Reason;
+use super::reason::Reason;
 use crate::addr::{Cidr, Family, Range};
 use crate::holder::Holder;
-use crate::model::Subject;
+use crate::model::{DEFAULT_NETWORK, Subject};
 use crate::net::{Dns, Route};
 use std::net::IpAddr;
+
+/// How many addresses one request may ask for: more than any interface has, few enough to be served in a moment.
+pub const MAX_PER_REQUEST: usize = 1024;
 
 /// One request: everything in it is given out, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +26,7 @@ pub struct Request {
 pub struct Group {
     /// Names or patterns of the pools to use, in order of preference; empty means the default pools.
     pub pools: Vec<String>,
-    /// Only pools of this network.
+    /// Only pools of this network; `None` means the network of the pools named, or the default one if none is named.
     pub network: Option<String>,
     /// Only pools of this type.
     pub kind: Option<String>,
@@ -48,6 +51,13 @@ impl Default for Group {
             within: Vec::new(),
             count: 1,
         }
+    }
+}
+
+impl Group {
+    /// The network that its pools must be in.
+    pub(super) fn network(&self) -> Option<&str> {
+        self.network.as_deref().or_else(|| self.pools.is_empty().then_some(DEFAULT_NETWORK))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Numbers from 0 to a limit, kept as disjoint, non-adjacent runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Runs {
     runs: BTreeMap<u128, u128>,
     limit: u128,

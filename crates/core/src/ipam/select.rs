@@ -14,6 +14,7 @@ pub(super) enum Rule {
     Disabled,
     Network(String),
     Type(String),
+    OtherType(String),
     Audience(String),
     Quota(u32),
     Exhausted,
@@ -25,6 +26,7 @@ impl Rule {
             Self::Disabled => "it is disabled".to_owned(),
             Self::Network(asked) => format!("it is not in network {asked:?}"),
             Self::Type(kind) => format!("it has the type {kind:?}, which is not served here"),
+            Self::OtherType(asked) => format!("it is not of the type {asked:?}"),
             Self::Audience(which) => which.clone(),
             Self::Quota(limit) => format!("the namespace has all {limit} addresses it may have"),
             Self::Exhausted => "no address is left".to_owned(),
@@ -62,10 +64,13 @@ impl PoolState {
         if pool.disabled {
             return Some(Rule::Disabled);
         }
-        if let Some(network) = group.network.as_ref().filter(|network| **network != *pool.network) {
-            return Some(Rule::Network(network.clone()));
+        if let Some(network) = group.network().filter(|network| *network != &*pool.network) {
+            return Some(Rule::Network(network.to_owned()));
         }
-        if pool.kind != LOCAL_TYPE || group.kind.as_ref().is_some_and(|kind| *kind != pool.kind) {
+        if let Some(asked) = group.kind.as_ref().filter(|asked| **asked != pool.kind) {
+            return Some(Rule::OtherType(asked.clone()));
+        }
+        if pool.kind != LOCAL_TYPE {
             return Some(Rule::Type(pool.kind.clone()));
         }
         pool.audience.refuses(&request.subject).map(Rule::Audience)
@@ -106,8 +111,9 @@ impl Ipam {
         }
         if group.pools.is_empty() {
             // Where no pool is marked as a default, every pool is one. An explicit address may come from any pool.
-            let any = !group.addresses.is_empty() || !self.pools.iter().any(|state| state.pool.default);
-            let fit = |pool: &Pool| any || pool.default;
+            let here = |pool: &Pool| group.network() == Some(&*pool.network);
+            let marked = self.pools.iter().any(|state| here(&state.pool) && state.pool.default);
+            let fit = |pool: &Pool| here(pool) && (pool.default || !marked || !group.addresses.is_empty());
             let pools = (0..).zip(&self.pools).filter(|(_, state)| fit(&state.pool));
             out.extend(pools.map(|(pool, _)| Candidate { pool, named: false }));
         }
@@ -135,7 +141,7 @@ impl Ipam {
     }
 
     /// The error that says best why none of the pools served.
-    pub(super) fn refusal(&self, request: &Request, dropped: &[(usize, Rule)], now: Time) -> Error {
+    pub(super) fn refusal(&self, request: &Request, group: &Group, dropped: &[(usize, Rule)], now: Time) -> Error {
         let name = |&(pool, _): &(usize, Rule)| self.pools[pool].pool.name.clone();
         let exhausted: Vec<_> = dropped.iter().filter(|(_, rule)| *rule == Rule::Exhausted).collect();
         if !exhausted.is_empty() {
@@ -149,22 +155,28 @@ impl Ipam {
         }
         for (pool, rule) in dropped {
             if let Rule::Quota(limit) = rule {
-                let (pool, namespace) = (self.pools[*pool].pool.name.clone(), request.subject.namespace.clone());
+                let (pool, namespace) = (self.pools[*pool].pool.name.clone(), request.holder.namespace.clone());
                 return Error::QuotaReached { pool, namespace, limit: *limit };
             }
         }
-        if let [(pool, Rule::Type(kind))] = dropped {
+        if let [(pool, Rule::Type(kind)), rest @ ..] = dropped
+            && rest.iter().all(|(_, rule)| matches!(rule, Rule::Type(_)))
+        {
             return Error::UnknownPoolType { pool: self.pools[*pool].pool.name.clone(), kind: kind.clone() };
         }
         let reasons = match dropped {
             [] if self.pools.is_empty() => "there are no pools".to_owned(),
+            [] if !self.pools.iter().any(|s| group.network().is_none_or(|asked| asked == &*s.pool.network)) => {
+                format!("no pool is in network {:?}", group.network().unwrap_or_default())
+            }
             [] => "no pool is of the family asked for".to_owned(),
             some => some.iter().map(|d| format!("{}: {}", name(d), d.1.text())).collect::<Vec<_>>().join("; "),
         };
         Error::NoQualifiedPool { reasons }
     }
 
-    pub(super) fn note(&self, trace: &mut Trace, pool: usize, rule: Option<&Rule>) {
+    pub(super) fn note(&self, trace: Option<&mut Trace>, pool: usize, rule: Option<&Rule>) {
+        let Some(trace) = trace else { return };
         let pool = &self.pools[pool].pool;
         let dropped = rule.map(Rule::text);
         trace.considered.push(Considered { pool: pool.name.clone(), family: pool.family, dropped });

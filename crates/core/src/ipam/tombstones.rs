@@ -10,23 +10,28 @@ use std::collections::{HashMap, VecDeque};
 #[derive(Debug, Default)]
 pub struct Tombstones {
     stamps: HashMap<u64, u64>,
-    order: VecDeque<u64>,
+    order: VecDeque<(u64, u64)>,
 }
 
 /// A request is on its way for seconds, not for thousands of deletions.
 const KEPT: usize = 8192;
 
 impl Tombstones {
-    /// The attachment was deleted by a request that started at `stamp`.
+    /// The attachment was deleted by a request that started at `stamp`. Deletions may come in any order.
     pub fn bury(&mut self, key: Attachment<'_>, stamp: u64) {
         let hash = hash_of(key);
-        if self.stamps.insert(hash, stamp).is_none() {
-            self.order.push_back(hash);
-            if self.order.len() > KEPT
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.stamps.remove(&oldest);
-            }
+        let latest = self.stamps.entry(hash).or_default();
+        if stamp < *latest {
+            return;
+        }
+        *latest = stamp;
+        self.order.push_back((hash, stamp));
+        if self.order.len() > KEPT
+            && let Some((hash, stamp)) = self.order.pop_front()
+            // Buried again since: that later deletion is still in the queue.
+            && self.stamps.get(&hash) == Some(&stamp)
+        {
+            self.stamps.remove(&hash);
         }
     }
 

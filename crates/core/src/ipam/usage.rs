@@ -1,13 +1,13 @@
 //! How full pools, subnets and networks are. Exact for any size; derived from blocks when asked for.
 
-use super::Ipam;
-use super::pool_index::Units;
+use super::units::{Units, split};
+use super::{Entry, Group, Ipam};
 use crate::addr::{Count, Family, RangeSet};
-use crate::block::{Block, BlockKey, Plane, SlotRef, State};
+use crate::block::{BlockKey, Plane, SlotRef, State};
+use crate::error::Error;
 use crate::model::{DEFAULT_NETWORK, Pool};
 use crate::time::Time;
 use serde::Serialize;
-use std::net::IpAddr;
 
 /// Where the units of a pool, subnet or network are. They add up to the capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ impl Ipam {
     #[must_use]
     pub fn pool_usage(&self, name: &str, now: Time) -> Option<Usage> {
         let state = &self.pools[*self.names.get(name)?];
-        Some(self.usage(&state.pool.plane(), &state.members, now))
+        Some(self.usage(&state.plane, &state.members, now))
     }
 
     /// How full a subnet is, single addresses only: all of it, whether in a pool or not.
@@ -67,84 +67,94 @@ impl Ipam {
     }
 
     /// Whether any of these pools (or, if none is named, of the default ones) could serve a request now.
-    pub fn can_serve(&mut self, pools: &[String], now: Time) -> Result<bool, crate::error::Error> {
-        let group = super::Group { pools: pools.to_vec(), ..super::Group::default() };
-        let candidates = self.candidates(&group)?;
-        let mut families: Vec<(Family, bool)> = Vec::new();
-        for candidate in candidates {
+    ///
+    /// # Errors
+    /// [`Error::UnknownPool`].
+    pub fn can_serve(&mut self, pools: &[String], now: Time) -> Result<bool, Error> {
+        self.could_serve(&Group { pools: pools.to_vec(), ..Group::default() }, now)
+    }
+
+    /// Whether a request of anyone for this group could be served now: one address of every family that it, or its
+    /// pools, name. Who asks is left out of account.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPool`].
+    pub fn could_serve(&mut self, group: &Group, now: Time) -> Result<bool, Error> {
+        let mut families: Vec<(Family, bool)> = group.families.iter().map(|&family| (family, false)).collect();
+        for candidate in self.candidates(group)? {
             let state = &mut self.pools[candidate.pool];
-            let free = !state.pool.disabled && state.index.has_free(now);
+            let here = group.network().is_none_or(|asked| asked == &*state.pool.network);
+            let free = here && !state.pool.disabled && state.index.has_free(now);
             match families.iter_mut().find(|(family, _)| *family == state.pool.family) {
                 Some((_, any)) => *any |= free,
-                None => families.push((state.pool.family, free)),
+                None if group.families.is_empty() => families.push((state.pool.family, free)),
+                None => {}
             }
         }
         Ok(!families.is_empty() && families.iter().all(|&(_, free)| free))
     }
 
     fn usage(&self, plane: &Plane, members: &RangeSet, now: Time) -> Usage {
-        let reserved_set = self.config.reserved(&plane.network).intersection(members);
         let units = Units::new(members, plane.family, plane.unit_len);
         // A unit that is reserved in part cannot be given out whole.
-        let unreserved = Units::new(&members.difference(&reserved_set), plane.family, plane.unit_len);
+        let unreserved = members.difference(&self.config.reserved(&plane.network));
+        let unreserved = Units::new(&unreserved, plane.family, plane.unit_len);
         let mut usage = Usage { capacity: units.count(), ..Usage::default() };
-        let mut reserved = units.count() - unreserved.count();
-        for (addr, view) in self.slots_in(plane, members.clone()) {
-            let unit = plane.unit_of(addr);
-            let (key, slot) = BlockKey::of(plane, unit);
-            let (mask, free_mask) = (units.mask(key.index), unreserved.mask(key.index));
-            if mask & (1 << slot) == 0 {
-                continue;
-            }
-            let is_reserved = free_mask & (1 << slot) == 0;
-            let place = match view.state {
-                State::Active => &mut usage.in_use,
-                State::Held => &mut usage.held,
-                State::Quarantined => &mut usage.quarantined,
-                State::Released if !is_reserved && self.is_cooling(plane, addr, view.since, now) => &mut usage.cooling,
-                State::Released => continue,
-            };
-            *place += Count::ONE;
-            if is_reserved {
-                reserved = reserved - Count::ONE;
+        let mut reserved = usage.capacity - unreserved.count();
+        for entry in self.entries_in(plane, &units) {
+            let index = entry.key.index;
+            let (mask, free_mask) = (units.mask(index), unreserved.mask(index));
+            for (slot, state, since) in entry.block.states().filter(|(slot, ..)| mask & (1 << slot) != 0) {
+                let is_reserved = free_mask & (1 << slot) == 0;
+                let place = match state {
+                    State::Active => &mut usage.in_use,
+                    State::Held => &mut usage.held,
+                    State::Quarantined => &mut usage.quarantined,
+                    State::Released if !is_reserved && self.is_cooling(entry, slot, since, now) => &mut usage.cooling,
+                    State::Released => continue,
+                };
+                *place += Count::ONE;
+                if is_reserved {
+                    reserved = reserved - Count::ONE;
+                }
             }
         }
         usage.reserved = reserved;
-        let taken = usage.in_use + usage.held + usage.cooling + usage.quarantined + usage.reserved;
-        usage.free = usage.capacity.saturating_sub(taken);
+        usage.free = usage.capacity - (usage.in_use + usage.held + usage.cooling + usage.quarantined + usage.reserved);
         usage
     }
 
-    fn is_cooling(&self, plane: &Plane, addr: IpAddr, since: Time, now: Time) -> bool {
-        let own = |pool: &Pool| pool.plane() == *plane && pool.ranges.iter().any(|range| range.contains(addr));
-        let pool = self.pools.iter().map(|state| &state.pool).find(|pool| own(pool));
-        pool.is_some_and(|pool| since.after(pool.cool_down) > now)
+    fn is_cooling(&self, entry: &Entry, slot: u8, since: Time, now: Time) -> bool {
+        entry
+            .pools
+            .iter()
+            .map(|&pool| &self.pools[pool as usize])
+            .any(|state| state.pool.rests(since, now) && state.own.has(entry.key.index, slot))
     }
 
-    /// The slots of a plane that lie in a set of addresses, with their (first) address.
+    /// The blocks of a plane that hold any of these units.
+    fn entries_in<'a>(&'a self, plane: &Plane, units: &Units) -> Vec<&'a Entry> {
+        let mut ids: Vec<usize> = (units.runs().iter())
+            .flat_map(|&(first, last)| {
+                let key = |unit| BlockKey { plane: plane.clone(), index: split(unit).0 };
+                self.keys.range(key(first)..=key(last)).map(|(_, &id)| id)
+            })
+            .collect();
+        // Two runs that end and begin in one block both name it.
+        ids.dedup();
+        ids.into_iter().filter_map(|id| self.entries[id].as_ref()).collect()
+    }
+
+    /// The slots of a plane that are among these units, in order.
     pub(super) fn slots_in<'a>(
         &'a self,
         plane: &Plane,
-        set: RangeSet,
-    ) -> impl Iterator<Item = (IpAddr, SlotRef<'a>)> + use<'a> {
-        let blocks: Vec<(&BlockKey, usize)> = (set.ranges().iter())
-            .filter(|range| range.family() == plane.family)
-            .flat_map(|range| {
-                let (first, _) = BlockKey::of(plane, plane.unit_of(range.first()));
-                let (last, _) = BlockKey::of(plane, plane.unit_of(range.last()));
-                self.keys.range(first..=last).map(|(key, &id)| (key, id))
-            })
-            .collect();
-        // Two ranges that end and begin in one block both name it.
-        let mut blocks = blocks;
-        blocks.dedup_by_key(|(_, id)| *id);
-        blocks.into_iter().flat_map(move |(key, id)| {
-            let block = self.entries[id].as_ref().map(|entry| &entry.block);
-            let set = set.clone();
-            let slots = block.into_iter().flat_map(Block::slots);
-            slots
-                .map(|(slot, view)| (key.plane.addr(key.unit(slot)), view))
-                .filter(move |(addr, _)| set.contains(*addr))
+        units: &Units,
+    ) -> impl Iterator<Item = (u128, SlotRef<'a>)> + use<'a> {
+        let entries = self.entries_in(plane, units).into_iter().map(|entry| (entry, units.mask(entry.key.index)));
+        entries.collect::<Vec<_>>().into_iter().flat_map(|(entry, mask)| {
+            let own = entry.block.slots().filter(move |(slot, _)| mask & (1 << slot) != 0);
+            own.map(|(slot, view)| (entry.key.unit(slot), view))
         })
     }
 }

@@ -1,0 +1,59 @@
+//! What is told about addresses that were given out: pool, subnet, router, routes, resolver.
+
+use super::{Given, Ipam, Outcome, Reason, SlotId};
+use crate::block::Plane;
+use crate::net::{Dns, Route};
+
+impl Ipam {
+    /// What a slot is to its holder.
+    pub(super) fn given(&self, id: SlotId, reason: Reason) -> Option<Given> {
+        let entry = self.entries[id.block()].as_ref()?;
+        let unit = entry.key.unit(id.slot());
+        let owns = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
+        let pool = entry.pools.iter().find(owns);
+        Some(match pool {
+            Some(&pool) => self.present(pool as usize, &entry.key.plane, unit, reason),
+            None => {
+                let unit = entry.key.plane.prefix(unit);
+                let network = entry.key.plane.network.to_string();
+                Given { pool: String::new(), network, unit, prefix_len: unit.prefix_len(), gateway: None, reason }
+            }
+        })
+    }
+
+    pub(super) fn present(&self, pool: usize, plane: &Plane, unit: u128, reason: Reason) -> Given {
+        let pool = &self.pools[pool].pool;
+        let subnet = self.config.subnet_of(pool);
+        let addr = plane.addr(unit);
+        Given {
+            pool: pool.name.clone(),
+            network: pool.network.to_string(),
+            unit: plane.prefix(unit),
+            prefix_len: if pool.gives_addresses() { pool.subnet_of(addr, subnet).prefix_len() } else { pool.unit_len },
+            gateway: pool.gateway_of(addr, subnet),
+            reason,
+        }
+    }
+
+    pub(super) fn outcome(&self, given: Vec<Given>) -> Outcome {
+        let mut routes: Vec<Route> = Vec::new();
+        let mut dns = Dns::default();
+        for pool in given.iter().filter_map(|g| self.pool(&g.pool)) {
+            let subnet = self.config.subnet_of(pool);
+            let inherited = subnet.filter(|_| pool.routes.is_empty()).map(|subnet| &subnet.routes);
+            for route in inherited.unwrap_or(&pool.routes) {
+                if !routes.contains(route) {
+                    routes.push(route.clone());
+                }
+            }
+            if dns.is_empty() {
+                dns = if pool.dns.is_empty() {
+                    subnet.map(|s| s.dns.clone()).unwrap_or_default()
+                } else {
+                    pool.dns.clone()
+                };
+            }
+        }
+        Outcome { given, routes, dns }
+    }
+}

@@ -1,0 +1,78 @@
+//! Addresses that stay with their holder while it is away, and what a holder left behind when it came back.
+
+use super::select::Candidate;
+use super::{Given, Group, Ipam, Reason, Request, SlotId};
+use crate::block::{Slot, State};
+use crate::error::Error;
+use crate::holder::Holder;
+use crate::time::Time;
+use std::net::IpAddr;
+
+impl Ipam {
+    /// What is kept for the holder of a request.
+    pub(super) fn kept_for(&self, request: &Request) -> Vec<SlotId> {
+        let own = request.holder.sticky.as_ref().map(|sticky| sticky.identity.clone());
+        own.or_else(|| pod_identity(&request.holder)).map(|id| self.find_identity(&id)).unwrap_or_default()
+    }
+
+    /// Gives the first kept address that fits the group back to its holder.
+    ///
+    /// An address that was reserved since, or is resting for others, still goes back: it never ceased to be the
+    /// holder's. One in a pool that the holder may no longer use does not.
+    pub(super) fn take_back(
+        &mut self,
+        kept: &mut Vec<SlotId>,
+        request: &Request,
+        group: &Group,
+        candidates: &[Candidate],
+        now: Time,
+        fits: impl Fn(IpAddr) -> bool,
+    ) -> Result<Option<Given>, Error> {
+        let position = kept.iter().position(|&id| {
+            let Some(entry) = &self.entries[id.block()] else { return false };
+            let usable = |&pool: &u32| {
+                let pool = pool as usize;
+                let has = self.pools[pool].own.has(entry.key.index, id.slot());
+                has && candidates.iter().any(|c| c.pool == pool) && self.pools[pool].refuses(request, group).is_none()
+            };
+            let addr = entry.key.plane.addr(entry.key.unit(id.slot()));
+            let inside = group.within.is_empty() || group.within.iter().any(|range| range.contains(addr));
+            inside && fits(addr) && entry.pools.iter().any(usable)
+        });
+        let Some(id) = position.map(|position| kept.remove(position)) else { return Ok(None) };
+        let own = self.view(id).and_then(|view| Some((view.state, view.holder()?)));
+        if let Some((State::Active, user)) = &own
+            // While another container uses it, the address moves only if it is the same pod in a new sandbox.
+            && (user.uid.is_empty() || user.uid != request.holder.uid)
+        {
+            let addr = self.unit(id).map(|(plane, unit)| plane.addr(unit));
+            return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(user))));
+        }
+        let stamp = self.tick(now);
+        // How long an address is kept was settled when it was first given out.
+        let sticky = own.and_then(|(_, holder)| holder.sticky);
+        self.write(id, Some(Slot::active(Holder { sticky, ..request.holder.clone() }, stamp)));
+        Ok(self.given(id, Reason::KeptForHolder))
+    }
+
+    /// A pod has one address per interface. A sandbox that was replaced without a DEL keeps its address for one more
+    /// round (its DEL may be on the way); older ones are given up, so that a crash loop cannot drain a pool.
+    pub(super) fn retire_old_sandboxes(&mut self, holder: &Holder, now: Time) {
+        if holder.uid.is_empty() {
+            return;
+        }
+        let all = self.find_pod(&holder.uid, &holder.network, &holder.ifname);
+        let container = |id: SlotId| self.view(id).and_then(|view| view.holder()).map(|holder| holder.id);
+        let Some(grace) = all.last().and_then(|&id| container(id)) else { return };
+        let is_old = |&id: &SlotId| self.view(id).is_some_and(|view| !view.is_container(&grace));
+        let old: Vec<SlotId> = all.into_iter().filter(is_old).collect();
+        for id in old {
+            self.let_go(id, now);
+        }
+    }
+}
+
+/// The identity of a pod's interface, for pools whose addresses stay with the pod.
+pub(super) fn pod_identity(holder: &Holder) -> Option<String> {
+    (!holder.pod.is_empty()).then(|| format!("pod/{}/{}/{}", holder.namespace, holder.pod, holder.ifname))
+}

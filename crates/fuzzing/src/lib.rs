@@ -1,0 +1,12 @@
+//! Bodies of the fuzz targets: functions of bytes that panic when something is wrong.
+//!
+//! `fuzz/` wraps each for cargo-fuzz, which needs a nightly compiler; `tests/` here calls each with random bytes, so
+//! that they run wherever `cargo test` does.
+#![expect(clippy::panic, clippy::expect_used, reason = "a fuzz target speaks by panicking")]
+
+pub mod block;
+pub mod bytes;
+pub mod model;
+pub mod operations;
+pub mod ranges;
+pub mod world;
