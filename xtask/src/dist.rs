@@ -34,17 +34,6 @@ pub(crate) fn daemon() -> Result<PathBuf> {
     ship(&sh::target_dir().join("release/berth"))
 }
 
-/// The daemon, unless this `berth` cannot be one yet, which is said loudly.
-pub(crate) fn serving_daemon(what_goes_without: &str) -> Result<Option<PathBuf>> {
-    let berth = daemon()?;
-    let help = sh::output(&mut sh::command(&berth, &["serve", "--help"]));
-    if help.is_ok_and(|help| help.contains("--socket")) {
-        return Ok(Some(berth));
-    }
-    println!("\nSKIPPED: {what_goes_without}: this `berth` has no `serve --socket`\n");
-    Ok(None)
-}
-
 /// A C program as small and static as it gets: the linker that Rust needs is there anyway.
 pub(crate) fn compile_static_c(source: &Path, binary: &Path) -> Result<()> {
     sh::run(sh::command("cc", &["-static", "-O2", "-s", "-o"]).arg(binary).arg(source))

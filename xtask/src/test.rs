@@ -100,12 +100,9 @@ fn conformance_of_host_local() -> Result<Outcome> {
 
 fn conformance_of_berth() -> Result<Outcome> {
     let host_local = installed_as_host_local(&dist::plugin()?)?;
-    let berth = dist::serving_daemon("conformance through the daemon")?;
-    let (host_local, berth) = (host_local.to_string_lossy(), berth.map(|path| path.to_string_lossy().into_owned()));
-    let mut args = vec!["--plugin", &host_local, "--as", "berth"];
-    if let Some(berth) = &berth {
-        args.extend(["--berth", berth]);
-    }
+    let berth = dist::daemon()?;
+    let (host_local, berth) = (host_local.to_string_lossy(), berth.to_string_lossy());
+    let mut args = vec!["--plugin", &host_local, "--as", "berth", "--berth", &berth];
     if Path::new(HOST_LOCAL).exists() {
         args.extend(["--reference", HOST_LOCAL]);
     }

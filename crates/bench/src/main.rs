@@ -6,6 +6,7 @@ mod instructions;
 mod memory;
 mod rows;
 mod socket;
+mod store;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -27,6 +28,15 @@ enum What {
         /// Measurements per row; the median counts.
         #[arg(long, default_value_t = 9)]
         rounds: u32,
+    },
+    /// What durability costs: the engine over a journal that is forced to disk, or not.
+    Store {
+        /// Where the journal is written: the file system to measure.
+        #[arg(long, default_value = "/var/tmp")]
+        dir: PathBuf,
+        /// Allocations and releases per row.
+        #[arg(long, default_value_t = 40_000)]
+        operations: u32,
     },
     /// Leases per second through the socket of a running daemon.
     Socket {
@@ -65,6 +75,7 @@ enum What {
 fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Engine { operations, rounds } => engine::report(operations, rounds),
+        What::Store { dir, operations } => store::report(&dir, operations),
         What::Socket { path, pool, connections, seconds } => {
             socket::report(&path, pool.as_deref(), connections, seconds)
         }

@@ -15,7 +15,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Allocates and releases with each choice and 1, 8 and 32 threads, in a file below `dir`.
 pub(crate) fn report(dir: &Path, operations: u32) -> Result<()> {
-    let columns = [("durability", 10), ("threads", 7), ("ops/s", 9), ("p50 us", 9), ("p99 us", 9), ("ops/frame", 9), ("syncs", 7)];
+    let columns = [
+        ("durability", 10),
+        ("threads", 7),
+        ("ops/s", 9),
+        ("p50 us", 9),
+        ("p99 us", 9),
+        ("ops/frame", 9),
+        ("syncs", 7),
+    ];
     let rows = Rows::begin(&format!("Journal in {}, allocate and release", dir.display()), &columns);
     for threads in [1, 8, 32] {
         for (name, durability) in [("boot", Durability::Boot), ("always", Durability::Always)] {
@@ -42,7 +50,7 @@ fn measure(dir: &Path, durability: Durability, threads: u32, operations: u32) ->
             .map(|worker| {
                 let engine = &engine;
                 scope.spawn(move || {
-                    let one = |i| turn(engine, worker * 1_000_000 + i);
+                    let one = |i| turn(engine, u64::from(worker * 1_000_000 + i));
                     (0..operations / 2 / threads).flat_map(one).collect::<Vec<u64>>()
                 })
             })
@@ -66,7 +74,7 @@ fn measure(dir: &Path, durability: Durability, threads: u32, operations: u32) ->
 }
 
 /// One container comes and goes; how long each took, in microseconds.
-fn turn(engine: &Engine<Journal<FileMedium>>, n: u32) -> Vec<u64> {
+fn turn(engine: &Engine<Journal<FileMedium>>, n: u64) -> Vec<u64> {
     let holder = holders::container(n);
     let (network, id, ifname) = (holder.network.clone(), holder.id.clone(), holder.ifname.clone());
     let request = Request { holder, groups: vec![Group::default()], ..Request::default() };

@@ -114,6 +114,34 @@ pub enum Error {
     Store(String),
 }
 
+/// The CNI error codes that are Berth's own, whichever way an address is given out.
+pub mod code {
+    /// No pool qualifies.
+    pub const NO_QUALIFIED_POOL: u32 = 101;
+    /// The pools have nothing left.
+    pub const POOL_EXHAUSTED: u32 = 102;
+    /// Someone has the address.
+    pub const ADDRESS_TAKEN: u32 = 103;
+    /// The address is in none of the pools.
+    pub const ADDRESS_OUTSIDE: u32 = 104;
+    /// The address is not given out.
+    pub const ADDRESS_RESERVED: u32 = 105;
+    /// The namespace has all it may have.
+    pub const QUOTA_REACHED: u32 = 106;
+    /// There is no such pool.
+    pub const UNKNOWN_POOL: u32 = 107;
+    /// Nothing here serves pools of that type.
+    pub const UNKNOWN_POOL_TYPE: u32 = 108;
+    /// There is no such claim.
+    pub const UNKNOWN_CLAIM: u32 = 109;
+    /// CHECK: the container does not hold what ADD answered.
+    pub const NOT_HELD: u32 = 110;
+    /// The object is in use.
+    pub const IN_USE: u32 = 111;
+    /// There is no such object.
+    pub const NOT_FOUND: u32 = 112;
+}
+
 /// What an error is called outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -135,20 +163,20 @@ impl Error {
     #[rustfmt::skip]
     pub const fn names(&self) -> Names {
         let (slug, cni, http, exit, hint) = match self {
-            Self::NoQualifiedPool { .. } => ("no-qualified-pool", 101, 403, 10, "`berth explain` shows every pool and the rule that dropped it"),
-            Self::PoolExhausted { .. } => ("pool-exhausted", 102, 409, 11, "add a range to the pool, or see who holds addresses with `berth show`"),
-            Self::AddressTaken { .. } => ("address-taken", 103, 409, 12, "`berth show ADDRESS` tells who has it, `berth history ADDRESS` who had it"),
-            Self::AddressOutside { .. } => ("address-outside-pool", 104, 422, 13, "`berth get pools -o wide` lists the ranges"),
-            Self::AddressReserved { .. } => ("address-reserved", 105, 422, 14, "ask for another address, or change the reservation or the pool"),
-            Self::QuotaReached { .. } => ("quota-reached", 106, 429, 15, "raise spec.quota of the pool, or release addresses of that namespace"),
-            Self::UnknownPool(_) => ("unknown-pool", 107, 404, 16, "`berth get pools` lists the pools there are"),
-            Self::UnknownPoolType { .. } => ("unknown-pool-type", 108, 422, 17, "use the type \"local\", or run the provider that serves this type"),
-            Self::UnknownClaim(_) => ("unknown-claim", 109, 404, 18, "`berth get claims -A` lists the claims there are"),
-            Self::NotFound { .. } => ("not-found", 112, 404, 24, "`berth get KIND` lists what there is"),
+            Self::NoQualifiedPool { .. } => ("no-qualified-pool", code::NO_QUALIFIED_POOL, 403, 10, "`berth explain` shows every pool and the rule that dropped it"),
+            Self::PoolExhausted { .. } => ("pool-exhausted", code::POOL_EXHAUSTED, 409, 11, "add a range to the pool, or see who holds addresses with `berth show`"),
+            Self::AddressTaken { .. } => ("address-taken", code::ADDRESS_TAKEN, 409, 12, "`berth show ADDRESS` tells who has it, `berth history ADDRESS` who had it"),
+            Self::AddressOutside { .. } => ("address-outside-pool", code::ADDRESS_OUTSIDE, 422, 13, "`berth get pools -o wide` lists the ranges"),
+            Self::AddressReserved { .. } => ("address-reserved", code::ADDRESS_RESERVED, 422, 14, "ask for another address, or change the reservation or the pool"),
+            Self::QuotaReached { .. } => ("quota-reached", code::QUOTA_REACHED, 429, 15, "raise spec.quota of the pool, or release addresses of that namespace"),
+            Self::UnknownPool(_) => ("unknown-pool", code::UNKNOWN_POOL, 404, 16, "`berth get pools` lists the pools there are"),
+            Self::UnknownPoolType { .. } => ("unknown-pool-type", code::UNKNOWN_POOL_TYPE, 422, 17, "use the type \"local\", or run the provider that serves this type"),
+            Self::UnknownClaim(_) => ("unknown-claim", code::UNKNOWN_CLAIM, 404, 18, "`berth get claims -A` lists the claims there are"),
+            Self::NotFound { .. } => ("not-found", code::NOT_FOUND, 404, 24, "`berth get KIND` lists what there is"),
             Self::RetriesExhausted(_) => ("retries-exhausted", 11, 503, 19, "try again; many writers share these blocks"),
             Self::Superseded(_) => ("superseded", 11, 409, 20, "nothing is left behind; a new ADD works"),
-            Self::NotHeld { .. } => ("not-held", 110, 409, 21, "recreate the container"),
-            Self::InUse { .. } => ("in-use", 111, 409, 22, "release those addresses first"),
+            Self::NotHeld { .. } => ("not-held", code::NOT_HELD, 409, 21, "recreate the container"),
+            Self::InUse { .. } => ("in-use", code::IN_USE, 409, 22, "release those addresses first"),
             Self::Invalid { .. } => ("invalid", 7, 422, 2, "mend the field and try again"),
             Self::Store(_) => ("store-failed", 5, 500, 23, "look at the log of the daemon; free disk space if it is full"),
         };

@@ -22,6 +22,29 @@ fn azure_885_a_late_del_of_the_old_sandbox() {
     assert_sound(&ipam);
 }
 
+/// A DEL was lost and a fixed address stayed with the pod's old sandbox: the new one was refused for ever.
+#[test]
+fn bcs_a_fixed_address_follows_the_pod_into_its_new_sandbox() {
+    let mut fixed = pool("p", &["10.0.0.0/24"]);
+    fixed.sticky = Some(berth_core::model::StickyPolicy::default());
+    for uid in ["", "uid"] {
+        let mut ipam = ipam([fixed.clone()]);
+        let on = |id: &str, node: &str, uid: &str| {
+            let mut holder = pod(id, "ns", "web-0", uid);
+            holder.node = node.into();
+            holder
+        };
+        let first = add(&mut ipam, on("c1", "n1", uid), Group::default()).unwrap();
+        let second = add(&mut ipam, on("c2", "n1", uid), Group::default()).unwrap();
+        assert_eq!(given(&first), given(&second));
+        assert!(del(&mut ipam, "c1").is_empty(), "the address is the new sandbox's now");
+        // Another node, and nothing that proves the first one's sandbox gone; or another pod of the same name.
+        let elsewhere = add(&mut ipam, on("c3", "n2", if uid.is_empty() { "" } else { "other" }), Group::default());
+        assert!(matches!(elsewhere, Err(Error::AddressTaken { .. })), "{elsewhere:?}");
+        assert_sound(&ipam);
+    }
+}
+
 /// Every recreated sandbox took one more address, until four pods had all of them.
 #[test]
 fn azure_4497_a_crash_loop_does_not_drain_the_pool() {

@@ -6,6 +6,9 @@
 
 pub mod block;
 pub mod bytes;
+pub mod cni;
+pub mod journal;
+pub mod manifest;
 pub mod model;
 pub mod operations;
 pub mod ranges;

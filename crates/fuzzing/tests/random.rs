@@ -1,6 +1,6 @@
 //! Every fuzz target with random bytes, so that they run without cargo-fuzz too.
 
-use berth_fuzzing::{block, operations, ranges};
+use berth_fuzzing::{block, cni, journal, manifest, operations, ranges};
 use proptest::prelude::*;
 
 proptest! {
@@ -37,4 +37,58 @@ proptest! {
     fn operations_against_the_model(data in proptest::collection::vec(any::<u8>(), 20..700)) {
         operations::check(&data);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn what_a_runtime_hands_over(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        cni::config(&data);
+        cni::args(&data);
+        cni::frame(&data);
+    }
+
+    #[test]
+    fn configurations_that_are_nearly_right(key in "[a-zA-Z./-]{0,12}", value in json_like()) {
+        cni::config(format!(r#"{{"name":"n","ipam":{{"{key}":{value}}},"args":{{"cni":{{"ips":{value}}}}}}}"#).as_bytes());
+        cni::config(format!(r#"{{"name":"n","runtimeConfig":{{"ips":{value},"ipRanges":{value}}}}}"#).as_bytes());
+        cni::config(format!(r#"{{"name":"n","prevResult":{value},"cni.dev/attachments":{value}}}"#).as_bytes());
+        cni::args(format!("IP={value};{key}={value}").as_bytes());
+    }
+
+    #[test]
+    fn manifests_that_are_nearly_right(field in "[a-zA-Z]{0,12}", value in json_like(), text in "[ -~\n]{0,80}") {
+        manifest::check(text.as_bytes());
+        for kind in ["IPPool", "IPSubnet", "IPReservation", "IPClaim"] {
+            let head = format!("apiVersion: berth.io/v1alpha1\nkind: {kind}\nmetadata: {{name: x}}\n");
+            manifest::check(format!("{head}spec: {{ranges: [10.0.0.0/8], {field}: {value}}}").as_bytes());
+            manifest::check(format!("{head}spec: {{{field}: {value}}}\n---\n{text}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn journals_of_any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+        journal::check(&data);
+    }
+}
+
+fn json_like() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        "[ -!#-\\[\\]-~]{0,20}".prop_map(|text| format!("{text:?}")),
+        Just("\"10.0.0.0/24\"".to_owned()),
+        Just("\"::/0\"".to_owned()),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(|list| format!("[{}]", list.join(","))),
+            proptest::collection::vec(("[a-z]{1,8}", inner), 0..4).prop_map(|pairs| {
+                let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key:?}:{value}")).collect();
+                format!("{{{}}}", pairs.join(","))
+            }),
+        ]
+    })
 }

@@ -1,5 +1,6 @@
 //! What can go wrong, in host-local's words where it has some, since people match on them.
 
+use berth_core::error::code as own;
 use berth_wire::cni::{self, code};
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -56,15 +57,14 @@ impl Error {
             Self::Config(_) => code::INVALID_CONFIG,
             Self::Io { .. } => code::IO_FAILURE,
             Self::Range { source, .. } => source.code(),
-            Self::Exhausted(_) | Self::Superseded(_) => code::TRY_AGAIN,
+            Self::Exhausted(_) => own::POOL_EXHAUSTED,
+            Self::Superseded(_) => code::TRY_AGAIN,
             Self::Several(errors) => errors.first().map_or(code::INTERNAL, Self::code),
             Self::Unavailable(_) => code::UNAVAILABLE,
-            Self::Gateway(_)
-            | Self::Taken { .. }
-            | Self::Duplicate { .. }
-            | Self::Unfulfilled(_)
-            | Self::NotFound(_)
-            | Self::NotLeased { .. } => code::PLUGIN,
+            Self::Gateway(_) => own::ADDRESS_RESERVED,
+            Self::Taken { .. } | Self::Duplicate { .. } => own::ADDRESS_TAKEN,
+            Self::Unfulfilled(_) => own::ADDRESS_OUTSIDE,
+            Self::NotFound(_) | Self::NotLeased { .. } => own::NOT_HELD,
         }
     }
 }

@@ -84,8 +84,6 @@ pub mod code {
     pub const UNAVAILABLE: u32 = 50;
     /// The plugin cannot serve ADD now, and running containers may suffer too.
     pub const UNAVAILABLE_LIMITED: u32 = 51;
-    /// Codes from here on are the plugin's own.
-    pub const PLUGIN: u32 = 100;
     /// Something unforeseen.
     pub const INTERNAL: u32 = 999;
 }

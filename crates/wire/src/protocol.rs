@@ -1,6 +1,6 @@
 //! What the plugin and the daemon say over the unix socket.
 //!
-//! One connection carries one [`Request`] and one [`Response`]. Each is a frame: the length of the rest as a
+//! A connection carries [`Request`]s and a [`Response`] to each; the plugin sends one and hangs up. Each is a frame: the length of the rest as a
 //! little-endian `u32`, then JSON. Unknown fields and variants are refused, so that a plugin and a daemon of different
 //! releases notice instead of dropping half a request; `v` says which release's words these are.
 

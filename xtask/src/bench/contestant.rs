@@ -45,15 +45,12 @@ pub(super) const FLOOR: usize = 1;
 /// Builds and prepares everyone; the reference and the floor come first. All states lie in one file system.
 pub(super) fn all(dir: &Path) -> Result<Vec<Contestant>> {
     let plugin = dist::plugin()?;
-    let mut contestants = vec![
+    Ok(vec![
         Contestant::in_directory("host-local", PathBuf::from(HOST_LOCAL), dir),
         Contestant::floor(&plugin, dir)?,
         Contestant::in_directory("daemonless", test::installed_as_host_local(&plugin)?, dir),
-    ];
-    if let Some(berth) = dist::serving_daemon("the contestant through the daemon")? {
-        contestants.push(Contestant::through_daemon(plugin, &berth, dir)?);
-    }
-    Ok(contestants)
+        Contestant::through_daemon(plugin, &dist::daemon()?, dir)?,
+    ])
 }
 
 impl Contestant {

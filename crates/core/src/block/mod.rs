@@ -17,6 +17,7 @@ pub use record::SlotRef;
 
 use crate::holder::Holder;
 use crate::time::Time;
+use std::sync::Arc;
 
 /// What a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,8 +103,9 @@ pub struct Block {
     present: u64,
     /// Slots that are active, held or quarantined.
     taken: u64,
-    /// Shared strings, then one record per present slot, in order.
-    data: Box<[u8]>,
+    /// Shared strings, then one record per present slot, in order. Copies of a block share it: the store and the state
+    /// machine hold the same bytes.
+    data: Arc<[u8]>,
 }
 
 impl Block {
@@ -127,7 +129,7 @@ impl Block {
 
     /// Bytes of memory behind the block.
     #[must_use]
-    pub const fn heap_size(&self) -> usize {
+    pub fn heap_size(&self) -> usize {
         self.data.len()
     }
 
@@ -157,7 +159,7 @@ impl Block {
     pub fn set(&mut self, slot: u8, value: Option<&Slot>) {
         let bit = 1u64 << slot;
         let rank = (self.present & (bit - 1)).count_ones();
-        self.data = write::replace(&self.data, rank, self.present & bit != 0, value);
+        self.data = write::replace(&self.data, rank, self.present & bit != 0, value).into();
         self.present &= !bit;
         self.taken &= !bit;
         if let Some(value) = value {

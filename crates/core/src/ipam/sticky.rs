@@ -42,8 +42,7 @@ impl Ipam {
         let Some(id) = position.map(|position| kept.remove(position)) else { return Ok(None) };
         let own = self.view(id).and_then(|view| Some((view.state, view.holder()?)));
         if let Some((State::Active, user)) = &own
-            // While another container uses it, the address moves only if it is the same pod in a new sandbox.
-            && (user.uid.is_empty() || user.uid != request.holder.uid)
+            && !replaces(&request.holder, user)
         {
             let addr = self.unit(id).map(|(plane, unit)| plane.addr(unit));
             return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(user))));
@@ -70,6 +69,16 @@ impl Ipam {
             self.let_go(id, now);
         }
     }
+}
+
+/// Whether a new container is the old one's pod in a new sandbox, so that the old one is gone. The UID proves it; where
+/// nobody tells it, a pod of the same name on the same node does, since a node runs one sandbox of a pod at a time.
+fn replaces(new: &Holder, old: &Holder) -> bool {
+    if !old.uid.is_empty() || !new.uid.is_empty() {
+        return old.uid == new.uid;
+    }
+    let same_pod = !old.pod.is_empty() && old.pod == new.pod && old.namespace == new.namespace;
+    same_pod && old.kind == new.kind && old.node == new.node && old.ifname == new.ifname
 }
 
 /// The identity of a pod's interface, for pools whose addresses stay with the pod.

@@ -2,7 +2,6 @@
 
 mod concurrency;
 mod faults;
-mod measure;
 mod mixed;
 mod plugin;
 mod reboot;

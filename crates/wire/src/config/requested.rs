@@ -52,9 +52,7 @@ pub fn parse_address(text: &str) -> Result<IpAddr, String> {
         false => text.parse().ok(),
     };
     // An IPv4 address in IPv6 clothes is that IPv4 address, as it is for Go.
-    address
-        .map(|address: IpAddr| address.to_canonical())
-        .ok_or_else(|| format!("invalid IP address {text}"))
+    address.map(|address: IpAddr| address.to_canonical()).ok_or_else(|| format!("invalid IP address {text}"))
 }
 
 /// One set of ranges in host-local's keys, with host-local's defaults.
