@@ -22,7 +22,7 @@ pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, stop: &Atomi
             return;
         }
         sweep(node);
-        queue.drain(node);
+        queue.drain(node, false);
         if second % 60 == 59 {
             forget(node);
             compact(node);

@@ -28,6 +28,8 @@ pub struct Node {
     pub metrics: Metrics,
     /// The name of this machine, for pools that are bound to nodes.
     pub name: String,
+    /// Whether the machine has booted since the state was last used.
+    pub(crate) booted: bool,
     _lock: StateLock,
 }
 
@@ -51,7 +53,8 @@ impl Node {
         journal.archive_to(history.dir().to_owned());
         let config = objects::configuration(&journal)?;
         let engine = Engine::open(journal, config, seed(), now)?;
-        let node = Self { engine, history, metrics: Metrics::new(), name: name.to_owned(), _lock: lock };
+        let booted = opened.boot_id.as_ref() != Some(&boot_id);
+        let node = Self { engine, history, metrics: Metrics::new(), name: name.to_owned(), booted, _lock: lock };
         node.begin_boot(opened.boot_id.as_deref(), &boot_id)?;
         Ok(node)
     }

@@ -21,7 +21,10 @@ impl Queue {
     }
 
     /// Works everything off that waits. What fails stays, and stops the rest: a later deletion must not overtake it.
-    pub(crate) fn drain(&self, node: &Node) {
+    ///
+    /// `booted` says that some of it may be of an earlier boot, whose stamps do not compare with today's: it is worked
+    /// off as older than anything to come.
+    pub(crate) fn drain(&self, node: &Node, booted: bool) {
         let _one = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = queue::list(&self.dir).unwrap_or_else(|error| {
             warn!(%error, dir = %self.dir.display(), "cannot read the queue of deletions");
@@ -31,7 +34,8 @@ impl Queue {
         for path in waiting {
             match queue::read(&path) {
                 Ok(Some(request)) => {
-                    if let Err(problem) = work_off(node, request) {
+                    let stamp = if booted { 0 } else { request.stamp };
+                    if let Err(problem) = work_off(node, Request { stamp, ..request }) {
                         warn!(problem, file = %path.display(), "cannot work off a queued deletion; it will be tried again");
                         break;
                     }

@@ -51,7 +51,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     let listen = socket::listen(&options.socket);
     let listener = listen.with_context(|| format!("listen on {}", options.socket.display()))?;
     let queue = Arc::new(Queue::beside(&options.socket));
-    queue.drain(&node);
+    queue.drain(&node, node.booted);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let stop = Arc::new(AtomicBool::new(false));

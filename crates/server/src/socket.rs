@@ -124,6 +124,9 @@ impl Door {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         if let Err(refusal) = admit(&stream) {
+            // Closing a socket with something unread in it takes the answer along.
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            let _ = protocol::read_frame::<serde::de::IgnoredAny>(&mut stream);
             return protocol::write_frame(&mut stream, &Response::Error(refusal));
         }
         while !self.stopping.load(Ordering::SeqCst) {
@@ -271,9 +274,10 @@ fn check(node: &Node, key: &protocol::Attachment, addresses: &[std::net::IpAddr]
 }
 
 fn status(node: &Node, status: StatusRequest) -> Result<Response, cni::Error> {
-    let pools = status.pools;
+    let families = status.families.into_iter().map(Into::into).collect();
+    let group = Group { pools: status.pools, network: status.domain, families, ..Group::default() };
     let unavailable = |msg: String| cni::Error::new(cni::code::UNAVAILABLE, msg);
-    let served = node.engine.transact(move |context| context.ipam.can_serve(&pools, context.now));
+    let served = node.engine.transact(move |context| context.ipam.could_serve(&group, context.now));
     match served {
         Ok(true) => Ok(Response::Done),
         Ok(false) => {

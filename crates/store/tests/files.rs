@@ -54,7 +54,9 @@ fn the_audit_trail_reaches_across_compactions() {
         engine.allocate(request(id), None).unwrap();
         clock.fetch_add(50, Ordering::Relaxed);
         // Compacted while it is held: both files say so, the trail says it once.
-        engine.with_store(|journal| journal.compact(&History::archive_name(Time::from_secs(START + n as u64)))).unwrap();
+        engine
+            .with_store(|journal| journal.compact(&History::archive_name(Time::from_secs(START + n as u64))))
+            .unwrap();
         engine.release("net", id, "eth0", None).unwrap();
     }
     let history = History::new(&path).unwrap();

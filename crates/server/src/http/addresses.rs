@@ -116,7 +116,7 @@ fn shape(ipam: &Ipam, plane: &Plane, unit: u128, slot: Option<Slot>) -> AddressS
     let addr = plane.addr(unit);
     let own = |pool: &&Arc<Pool>| pool.plane() == *plane && pool.ranges.iter().any(|range| range.contains(addr));
     let pool = ipam.pools().find(own);
-    let rests = |pool: &Arc<Pool>| slot.as_ref().is_some_and(|slot| slot.since.after(pool.cool_down) > now());
+    let rests = |pool: &Arc<Pool>| slot.as_ref().is_some_and(|slot| pool.rests(slot.since, now()));
     let cooling = pool.is_some_and(rests);
     AddressShape::new(plane, unit, pool.map(|pool| pool.name.clone()).unwrap_or_default(), slot, cooling)
 }

@@ -1,12 +1,13 @@
 //! BCS netservice's allocator: its three routes, its envelope.
 
-use super::blocking;
+use super::{Problem, blocking};
 use crate::node::Node;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum_extra::extract::WithRejection;
 use berth_core::error::Error;
 use berth_dialects::bcs::{self, Allocation, Envelope, Failure, Release};
 use std::sync::Arc;
@@ -29,7 +30,11 @@ fn refuse(headers: &HeaderMap, failure: Failure) -> Response {
 /// Gives a container of a host an address.
 #[utoipa::path(post, path = "/netservicecontroller/v1/allocator", tag = "bcs", request_body = Allocation,
     responses((status = 200, body = Envelope), (status = 400, description = "The body is not JSON")))]
-pub(crate) async fn allocate(State(node): State<Arc<Node>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(crate) async fn allocate(
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    WithRejection(body, _): WithRejection<Bytes, Problem>,
+) -> Response {
     let allocation = match Allocation::read(&body) {
         Ok(allocation) => allocation,
         Err(failure) => return refuse(&headers, failure),
@@ -54,7 +59,11 @@ pub(crate) async fn allocate(State(node): State<Arc<Node>>, headers: HeaderMap, 
 /// Takes a container's address back.
 #[utoipa::path(delete, path = "/netservicecontroller/v1/allocator", tag = "bcs", request_body = Release,
     responses((status = 200, body = Envelope), (status = 400, description = "The body is not JSON")))]
-pub(crate) async fn release(State(node): State<Arc<Node>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(crate) async fn release(
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    WithRejection(body, _): WithRejection<Bytes, Problem>,
+) -> Response {
     let release = match Release::read(&body) {
         Ok(release) => release,
         Err(failure) => return refuse(&headers, failure),

@@ -13,8 +13,8 @@ pub use openapi::openapi_json;
 
 use crate::node::Node;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::header::HOST;
-use axum::http::{Method, StatusCode};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -80,16 +80,29 @@ async fn unknown_method(method: Method, uri: axum::http::Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "unknown-method", detail).hint("see /openapi.json")
 }
 
-/// A web page that a browser on this machine shows can reach loopback, under a name of its own; it is refused.
 async fn refuse_strangers(request: Request, next: Next) -> Response {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    match stranger(request.headers()) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// A web page that a browser on this machine shows can reach loopback, under a name of its own, or with a form that it
+/// sends here; both are refused.
+fn stranger(headers: &HeaderMap) -> Option<Problem> {
+    let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let host = header(HOST).unwrap_or("localhost");
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |h| h.0);
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    if name == "localhost" || name.parse::<IpAddr>().is_ok() {
-        return next.run(request).await;
+    if name != "localhost" && name.parse::<IpAddr>().is_err() {
+        let detail = format!("the Host header names {name:?}; ask by address or as localhost");
+        let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "foreign-host", detail);
+        return Some(problem.hint("use http://localhost or http://127.0.0.1"));
     }
-    let detail = format!("the Host header names {name:?}; ask by address or as localhost");
-    Problem::new(StatusCode::MISDIRECTED_REQUEST, "foreign-host", detail).into_response()
+    let origin = header(ORIGIN).filter(|origin| origin.strip_prefix("http://") != Some(host))?;
+    let detail = format!("a page of {origin:?} sent this, which is not this server");
+    let problem = Problem::new(StatusCode::FORBIDDEN, "foreign-origin", detail);
+    Some(problem.hint("ask from a program, or from a page that this server serves"))
 }
 
 /// The answer of a handler: JSON, or a problem document.

@@ -38,6 +38,16 @@ impl Problem {
         Self { kind, title, status: status.as_u16(), detail, field: None, hint: None, exit_code: 1 }
     }
 
+    /// The request did not get as far as a handler.
+    fn rejected(status: StatusCode, slug: &str, detail: String) -> Self {
+        let hint = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => "split it: a body may have 4 MiB",
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => "send JSON, with Content-Type: application/json",
+            _ => "see /openapi.json for what is expected here",
+        };
+        Self { exit_code: 2, ..Self::new(status, slug, detail).hint(hint) }
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -66,7 +76,7 @@ impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
         // The text ends with the path of the field and what was expected of it.
         let text = rejection.body_text();
-        let problem = Self { exit_code: 2, ..Self::new(rejection.status(), "bad-body", text.clone()) };
+        let problem = Self::rejected(rejection.status(), "bad-body", text.clone());
         let field = text.rsplit_once("target type: ").and_then(|(_, rest)| rest.split_once(": "));
         match field.filter(|(path, _)| !path.contains(' ')) {
             Some((path, _)) => problem.field(path),
@@ -79,7 +89,7 @@ macro_rules! plain_rejection {
     ($($rejection:ty => $slug:literal),*) => {
         $(impl From<$rejection> for Problem {
             fn from(rejection: $rejection) -> Self {
-                Self { exit_code: 2, ..Self::new(rejection.status(), $slug, rejection.body_text()) }
+                Self::rejected(rejection.status(), $slug, rejection.body_text())
             }
         })*
     };
