@@ -1,5 +1,7 @@
 //! Several engines on one store, and many threads on one engine.
 
+#![expect(clippy::unwrap_used, reason = "a test speaks by panicking")]
+
 use berth_core::error::Error;
 use berth_core::holder::Holder;
 use berth_core::ipam::{Config, Group, Outcome, Request};

@@ -214,6 +214,12 @@ fn add(node: &Node, add: AddRequest, stamp: u64) -> Result<Response, Error> {
 pub(crate) fn use_claim(node: &Node, name: &str, request: &mut CoreRequest) -> Result<(), Error> {
     let default = if request.subject.namespace.is_empty() { "default" } else { &request.subject.namespace };
     let (namespace, name) = name.split_once('/').unwrap_or((default, name));
+    if !request.subject.namespace.is_empty() && namespace != request.subject.namespace {
+        let own = &request.subject.namespace;
+        let reason =
+            format!("{namespace}/{name} belongs to another namespace; a pod of {own:?} uses claims of its own");
+        return Err(Error::Invalid { field: "claim".to_owned(), reason });
+    }
     let kind = kinds::find("ipclaim").ok_or_else(|| Error::UnknownClaim(name.to_owned()))?;
     let object = node.get(kind, Some(namespace), name)?;
     if let Lowered::Claim(claim) = lower(&object)? {

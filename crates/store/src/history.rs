@@ -10,6 +10,7 @@ use berth_core::time::Time;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl History {
     /// If the directory cannot be made.
     pub fn new(journal: &Path) -> io::Result<Self> {
         let dir = journal.with_file_name("audit");
-        fs::create_dir_all(&dir)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         Ok(Self { journal: journal.to_owned(), dir })
     }
 

@@ -3,6 +3,8 @@
 //! Each test runs the real engine over a disk that breaks, then opens the file again as the next process would, and
 //! compares with what had been answered.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test speaks by panicking")]
+
 use berth_core::addr::Range;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};

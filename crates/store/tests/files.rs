@@ -1,5 +1,7 @@
 //! The journal as a file: the lock, the audit trail, and files of every released format.
 
+#![expect(clippy::unwrap_used, reason = "a test speaks by panicking")]
+
 use berth_core::addr::Range;
 use berth_core::block::State;
 use berth_core::holder::Holder;

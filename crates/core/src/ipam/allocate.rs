@@ -146,8 +146,8 @@ impl Ipam {
             }
             let (key, slot) = BlockKey::of(&state.plane, state.plane.unit_of(address));
             if !state.index.has(key.index, slot) {
-                let reason = if state.members.contains(address) {
-                    "an IPReservation keeps it".to_owned()
+                let reason = if let Some(name) = self.config.reservation_of(&state.plane.network, address) {
+                    format!("IPReservation {name:?} keeps it")
                 } else {
                     format!("pool {:?} leaves it out (network, broadcast, gateway or excluded)", state.pool.name)
                 };

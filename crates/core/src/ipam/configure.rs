@@ -138,6 +138,13 @@ impl Config {
         own.flat_map(|reservation| reservation.ranges.iter().copied()).collect()
     }
 
+    /// The reservation that keeps an address from everyone.
+    pub(super) fn reservation_of(&self, network: &str, address: std::net::IpAddr) -> Option<&str> {
+        let own = self.reservations.values().filter(|reservation| &*reservation.network == network);
+        let mut keeping = own.filter(|reservation| reservation.ranges.iter().any(|range| range.contains(address)));
+        keeping.next().map(|reservation| reservation.name.as_str())
+    }
+
     pub(super) fn subnet_of(&self, pool: &Pool) -> Option<&Subnet> {
         pool.subnet.as_ref().and_then(|name| self.subnets.get(name))
     }

@@ -48,8 +48,8 @@ impl Ipam {
             return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(user))));
         }
         let stamp = self.tick(now);
-        // How long an address is kept was settled when it was first given out.
-        let sticky = own.and_then(|(_, holder)| holder.sticky);
+        // A holder that says for how long it is kept is believed; otherwise it is as it was when first given out.
+        let sticky = request.holder.sticky.clone().or_else(|| own.and_then(|(_, holder)| holder.sticky));
         self.write(id, Some(Slot::active(Holder { sticky, ..request.holder.clone() }, stamp)));
         Ok(self.given(id, Reason::KeptForHolder))
     }

@@ -8,7 +8,7 @@ use crate::socket::use_claim;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum_extra::extract::WithRejection;
-use berth_core::addr::Family;
+use berth_core::addr::{Cidr, Family};
 use berth_core::block::{Plane, Slot, State as SlotState};
 use berth_core::error::Error;
 use berth_core::holder::Sticky;
@@ -76,19 +76,20 @@ pub(crate) async fn list(
     State(node): State<Arc<Node>>,
     WithRejection(Query(filter), _): WithRejection<Query<Filter>, Problem>,
 ) -> Answer<Addresses> {
-    blocking(&node, move |node| Ok(node.engine.read(|ipam| page(ipam, &filter)))).await.map(Json)
+    blocking(&node, move |node| node.engine.read(|ipam| page(ipam, &filter))).await.map(Json)
 }
 
-fn page(ipam: &Ipam, filter: &Filter) -> Addresses {
+fn page(ipam: &Ipam, filter: &Filter) -> Result<Addresses, Error> {
     let wanted = |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
     let limit = filter.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
-    // A page begins after the last unit of the one before; units are in the order of their planes.
-    let key = |plane: &Plane, unit: u128| format!("{}/{}", plane.network, plane.prefix(unit));
-    let mut skipping = filter.token.is_some();
+    if limit == 0 {
+        return Err(invalid("limit", "a page must hold at least 1 address"));
+    }
+    let after = filter.token.as_deref().map(place).transpose()?;
     let mut items = Vec::new();
     for (plane, unit, view) in ipam.slots() {
-        if skipping {
-            skipping = filter.token.as_deref() != Some(&key(plane, unit));
+        // By order, not by finding it: the last unit of the page before may have been forgotten since.
+        if after.as_ref().is_some_and(|(last_plane, last_unit)| (plane, unit) <= (last_plane, *last_unit)) {
             continue;
         }
         let matches = wanted(&filter.network, &plane.network)
@@ -104,12 +105,24 @@ fn page(ipam: &Ipam, filter: &Filter) -> Addresses {
         if wanted(&filter.pool, &shape.pool) && wanted(&filter.holder, &holder) && wanted(&filter.state, shape.state) {
             if items.len() == limit {
                 let last = items.last().map(|shape: &AddressShape| format!("{}/{}", shape.network, shape.unit));
-                return Addresses { items, token: last };
+                return Ok(Addresses { items, token: last });
             }
             items.push(shape);
         }
     }
-    Addresses { items, token: None }
+    Ok(Addresses { items, token: None })
+}
+
+/// The unit that a page ended with, from its token: `NETWORK/ADDRESS/LENGTH`.
+fn place(token: &str) -> Result<(Plane, u128), Error> {
+    let parse = || {
+        let (network, prefix) = token.split_once('/')?;
+        let prefix: Cidr = prefix.parse().ok()?;
+        let plane = Plane { network: network.into(), family: prefix.family(), unit_len: prefix.prefix_len() };
+        let unit = plane.unit_of(prefix.network());
+        Some((plane, unit))
+    };
+    parse().ok_or_else(|| invalid("continue", format!("{token:?} is not what a page before answered")))
 }
 
 fn shape(ipam: &Ipam, plane: &Plane, unit: u128, slot: Option<Slot>) -> AddressShape {
