@@ -68,7 +68,7 @@ impl Part {
 }
 
 fn unit() -> Result<Outcome> {
-    let mut cargo = sh::cargo(&["test", "--workspace", "--quiet"]);
+    let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]);
     if end_to_end("Cargo.toml").exists() {
         // They have a part of their own.
         cargo.args(["--exclude", "berth-e2e"]);

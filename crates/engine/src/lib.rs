@@ -193,7 +193,7 @@ impl<S: BlockStore> Engine<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
-        // A panic in a request is caught below the lock's users in tests only; the state is rolled back per batch.
+        // If a request panicked, what it left is undone before the next batch runs.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,6 +238,7 @@ impl<S: BlockStore> Inner<S> {
 
     /// Runs a batch of requests until the store has taken their changes.
     fn run(&mut self, batch: &[batch::Job], now: Time) {
+        self.ipam.rollback();
         for attempt in 0..ATTEMPTS {
             for job in batch {
                 let savepoint = self.ipam.savepoint();

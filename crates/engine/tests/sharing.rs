@@ -137,3 +137,18 @@ fn a_refused_request_leaves_nothing() {
     }
     assert!(engine.allocate(request("other"), None).is_ok(), "the only address is still free");
 }
+
+/// A request that panics takes nothing along: the next one finds the state as it was.
+#[test]
+fn a_request_that_panics_leaves_nothing() {
+    let engine = engine(&MemoryStore::default(), "10.0.0.0/30", 1);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        engine.transact(|context| -> Result<(), Error> {
+            context.allocate(&request("lost"), None)?;
+            std::panic::resume_unwind(Box::new("a bug"))
+        })
+    }));
+    assert!(outcome.is_err());
+    assert!(engine.allocate(request("other"), None).is_ok(), "the only address is still free");
+    assert_eq!(engine.read(|ipam| ipam.slots().count()), 1);
+}

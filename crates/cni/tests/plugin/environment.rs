@@ -92,10 +92,7 @@ fn bad_stdin_is_refused_whatever_the_verb() {
         Plugin::new(verb).run(&deep).failed(6);
         Plugin::new(verb).run(b"{\"name\":\"\xff\"}").failed(6);
         assert_eq!(Plugin::new(verb).run("{}").failed(7).0, "missing network name");
-        assert_eq!(
-            Plugin::new(verb).run(r#"{"name":"a b"}"#).failed(7).0,
-            "invalid characters found in network name: a b"
-        );
+        assert_eq!(Plugin::new(verb).run(r#"{"name":"a b"}"#).failed(7).0, "invalid characters found in network name");
     }
     for verb in ["ADD", "STATUS"] {
         let (msg, _) = Plugin::new(verb).run(&deep_ipam).failed(7);
