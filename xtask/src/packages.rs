@@ -9,12 +9,13 @@ pub(crate) struct Package(&'static str, &'static str);
 
 /// The reference plugins: host-local, bridge, ptp, macvlan.
 pub(crate) const CNI_PLUGINS: Package = Package("containernetworking-plugins", "/usr/lib/cni/host-local");
-/// What the tests in real networks and with a real container runtime need.
-pub(crate) const NETWORK: [Package; 6] = [
+/// What the tests beside the reference, in real networks and with a real container runtime need.
+pub(crate) const PACKAGES: [Package; 7] = [
     CNI_PLUGINS,
     Package("podman", "/usr/bin/podman"),
     Package("runc", "/usr/sbin/runc"),
     Package("busybox-static", "/bin/busybox"),
+    Package("iptables", "/usr/sbin/iptables"),
     Package("iproute2", "/sbin/ip"),
     Package("iputils-ping", "/bin/ping"),
 ];
