@@ -1,26 +1,41 @@
-//! Requests that wait for the lock, and their answers.
+//! Requests that wait for each other, and their answers.
+//!
+//! At any time at most one thread *leads*: it runs every request that waits, its own among them, and then passes the
+//! lead to a request that came meanwhile, if any. The others sleep until they are answered or made to lead. So whatever
+//! arrives during one write of the store shares the next one, and nobody overtakes.
 
 use crate::Context;
 use berth_core::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A request and a place for its answer, with the type of the answer hidden.
 trait Request: Send + Sync {
     fn run(&self, context: &mut Context<'_>) -> bool;
     fn deliver(&self);
     fn fail(&self, error: &Error);
+    fn promote(&self);
 }
 
 struct Typed<R, F> {
     request: Mutex<F>,
     answer: Mutex<Answer<R>>,
+    changed: Condvar,
 }
 
 enum Answer<R> {
     Waiting,
+    /// The caller is to lead.
+    Lead,
     /// Decided, but not yet in the store.
     Decided(Result<R, Error>),
     Given(Result<R, Error>),
+}
+
+impl<R, F> Typed<R, F> {
+    fn set(&self, answer: Answer<R>) {
+        *lock(&self.answer) = answer;
+        self.changed.notify_one();
+    }
 }
 
 impl<R: Send, F: FnMut(&mut Context<'_>) -> Result<R, Error> + Send> Request for Typed<R, F> {
@@ -36,10 +51,16 @@ impl<R: Send, F: FnMut(&mut Context<'_>) -> Result<R, Error> + Send> Request for
         if let Answer::Decided(result) = std::mem::replace(&mut *answer, Answer::Waiting) {
             *answer = Answer::Given(result);
         }
+        drop(answer);
+        self.changed.notify_one();
     }
 
     fn fail(&self, error: &Error) {
-        *lock(&self.answer) = Answer::Given(Err(error.clone()));
+        self.set(Answer::Given(Err(error.clone())));
+    }
+
+    fn promote(&self) {
+        self.set(Answer::Lead);
     }
 }
 
@@ -63,41 +84,73 @@ impl Job {
     }
 }
 
-/// A caller's side of its request.
-pub(crate) struct Ticket<R, F> {
-    typed: Arc<Typed<R, F>>,
-}
-
-impl<R, F> Ticket<R, F> {
-    pub(crate) fn is_answered(&self) -> bool {
-        matches!(*lock(&self.typed.answer), Answer::Given(_))
-    }
-
-    pub(crate) fn answer(self) -> Result<R, Error> {
-        match std::mem::replace(&mut *lock(&self.typed.answer), Answer::Waiting) {
-            Answer::Given(result) => result,
-            Answer::Waiting | Answer::Decided(_) => Err(Error::Store("the request was lost; try again".to_owned())),
-        }
-    }
-}
-
-/// The requests that nobody runs yet.
+/// The requests that nobody runs yet, and whether someone leads.
 #[derive(Default)]
-pub(crate) struct Waiting(Mutex<Vec<Job>>);
+pub(crate) struct Waiting(Mutex<Line>);
+
+#[derive(Default)]
+struct Line {
+    jobs: Vec<Job>,
+    led: bool,
+}
 
 impl Waiting {
-    pub(crate) fn join<R, F>(&self, request: F) -> Ticket<R, F>
+    /// Joins the line and comes back with the answer. `lead` runs a batch; it is called if it falls to this request.
+    pub(crate) fn answer<R, F>(&self, request: F, lead: impl Fn(&[Job])) -> Result<R, Error>
     where
         R: Send + 'static,
         F: FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
     {
-        let typed = Arc::new(Typed { request: Mutex::new(request), answer: Mutex::new(Answer::Waiting) });
-        lock(&self.0).push(Job(typed.clone()));
-        Ticket { typed }
+        let (request, answer) = (Mutex::new(request), Mutex::new(Answer::Waiting));
+        let own = Arc::new(Typed { request, answer, changed: Condvar::new() });
+        let mut line = lock(&self.0);
+        line.jobs.push(Job(own.clone()));
+        let mut leads = !std::mem::replace(&mut line.led, true);
+        drop(line);
+        loop {
+            if leads {
+                let _pass = PassOn(self);
+                lead(&std::mem::take(&mut lock(&self.0).jobs));
+            }
+            let mut answer = lock(&own.answer);
+            while matches!(*answer, Answer::Waiting | Answer::Decided(_)) && !leads {
+                answer = own.changed.wait(answer).unwrap_or_else(PoisonError::into_inner);
+            }
+            match std::mem::replace(&mut *answer, Answer::Waiting) {
+                Answer::Given(result) => return result,
+                Answer::Lead => leads = true,
+                // Whoever leads answers every request of its batch, its own too, unless one of them panicked.
+                Answer::Waiting | Answer::Decided(_) => return Err(lost()),
+            }
+        }
     }
+}
 
-    pub(crate) fn take(&self) -> Vec<Job> {
-        std::mem::take(&mut *lock(&self.0))
+fn lost() -> Error {
+    Error::Store("the request was lost; try again".to_owned())
+}
+
+/// Passes the lead on when a batch is done, also if it panicked: nobody must wait for ever.
+struct PassOn<'a>(&'a Waiting);
+
+impl Drop for PassOn<'_> {
+    fn drop(&mut self) {
+        let mut line = lock(&self.0.0);
+        match line.jobs.first() {
+            Some(next) => next.0.promote(),
+            None => line.led = false,
+        }
+    }
+}
+
+/// The requests of a batch that panicked are told so.
+pub(crate) struct Unanswered<'a>(pub(crate) &'a [Job]);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.iter().for_each(|job| job.fail(&lost()));
+        }
     }
 }
 

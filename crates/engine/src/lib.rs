@@ -1,8 +1,8 @@
 //! Runs the pure core over a block store.
 //!
-//! Requests that arrive while another is being written wait together and share the next write (group commit): whoever
-//! gets the lock runs everything that is waiting, writes once, and hands out all the answers. No thread of its own, so
-//! a lone request pays for no hand-over.
+//! Requests that arrive while another is being written wait together and share the next write (group commit): one of
+//! them runs everything that is waiting, writes once, and hands out all the answers. No thread of its own, so a lone
+//! request pays for no hand-over.
 //!
 //! A request is a closure over the state machine. It may run more than once: when the store says that others changed
 //! the same blocks, those are read again and every request of the batch is decided anew.
@@ -98,15 +98,7 @@ impl<S: BlockStore> Engine<S> {
         &self,
         request: impl FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        let ticket = self.waiting.join(request);
-        let mut inner = self.lock();
-        // Someone who had the lock before us may have run our request too.
-        if !ticket.is_answered() {
-            let batch = self.waiting.take();
-            inner.run(&batch, self.now());
-        }
-        drop(inner);
-        ticket.answer()
+        self.waiting.answer(request, |batch| self.lock().run(batch, self.now()))
     }
 
     /// Looks at the state.
@@ -239,6 +231,7 @@ impl<S: BlockStore> Inner<S> {
     /// Runs a batch of requests until the store has taken their changes.
     fn run(&mut self, batch: &[batch::Job], now: Time) {
         self.ipam.rollback();
+        let _told = batch::Unanswered(batch);
         for attempt in 0..ATTEMPTS {
             for job in batch {
                 let savepoint = self.ipam.savepoint();

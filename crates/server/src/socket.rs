@@ -14,7 +14,7 @@ use berth_dialects::{Lowered, kinds, lower};
 use berth_wire::cni;
 use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -129,8 +129,10 @@ impl Door {
             let _ = protocol::read_frame::<serde::de::IgnoredAny>(&mut stream);
             return protocol::write_frame(&mut stream, &Response::Error(refusal));
         }
+        // A frame is read with one call, not one for its length and one for the rest.
+        let mut reader = BufReader::with_capacity(4096, stream.try_clone()?);
         while !self.stopping.load(Ordering::SeqCst) {
-            let response = match protocol::read_frame(&mut stream) {
+            let response = match protocol::read_frame(&mut reader) {
                 Ok(request) => answer(&self.node, request),
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     let refusal = cni::Error::new(cni::code::DECODING_FAILURE, format!("not a request: {error}"));
