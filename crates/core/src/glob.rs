@@ -32,12 +32,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether the name is a pattern rather than a plain name.
-#[must_use]
-pub fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '['])
-}
-
 /// How much of the pattern stands for this byte, if it does.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern[0] {

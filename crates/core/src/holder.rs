@@ -1,5 +1,6 @@
 //! Who has an address.
 
+use crate::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -60,6 +61,30 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Whether its names are of a length that a store can keep: a block of 64 holders must stay a small object.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the field.
+    pub fn validate(&self) -> Result<(), Error> {
+        let identity = self.sticky.as_ref().map_or("", |sticky| &sticky.identity);
+        for (field, text, longest) in [
+            ("network", self.network.as_str(), 253),
+            ("id", &self.id, 253),
+            ("ifname", &self.ifname, 64),
+            ("namespace", &self.namespace, 253),
+            ("pod", &self.pod, 253),
+            ("uid", &self.uid, 128),
+            ("node", &self.node, 253),
+            ("identity", identity, 640),
+        ] {
+            if text.len() > longest {
+                let reason = format!("is {} bytes long; at most {longest} are kept", text.len());
+                return Err(Error::Invalid { field: format!("holder.{field}"), reason });
+            }
+        }
+        Ok(())
+    }
+
     /// What makes an ADD the same ADD: network, container and interface.
     #[must_use]
     pub fn attachment(&self) -> Attachment<'_> {

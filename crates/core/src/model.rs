@@ -16,6 +16,18 @@ pub const DEFAULT_NETWORK: &str = "default";
 /// The pool type that Berth serves itself.
 pub const LOCAL_TYPE: &str = "local";
 
+/// The type of the pools behind pools that lend: their units are leases.
+pub(crate) const LEASE_TYPE: &str = "lease";
+
+/// Runs of a pool are lent to nodes, which then allocate from them alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lending {
+    /// The prefix length of one lease.
+    pub block_len: u8,
+    /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
+    pub strict: bool,
+}
+
 /// In which order free addresses are picked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pick {
@@ -135,6 +147,8 @@ pub struct Pool {
     pub quota: Quota,
     /// Set if addresses stay with the pod that had them.
     pub sticky: Option<StickyPolicy>,
+    /// Set if nodes lease runs of it.
+    pub lending: Option<Lending>,
 }
 
 impl Pool {
@@ -164,6 +178,7 @@ impl Pool {
             audience: Audience::default(),
             quota: Quota::default(),
             sticky: None,
+            lending: None,
         }
     }
 

@@ -213,3 +213,64 @@ fn forgetting_cold_blocks_respects_the_cool_down() {
     assert_eq!(ipam.blocks().count(), 0);
     assert_sound(&ipam);
 }
+
+/// Two interfaces of one pod used one claim, and both were given its address.
+#[test]
+fn a_claim_has_one_user_at_a_time() {
+    let mut ipam = ipam([pool("p", &["10.0.0.0/24"])]);
+    let user = |id: &str, ifname: &str| {
+        let mut holder = pod(id, "ns", "web", "uid");
+        holder.ifname = ifname.into();
+        holder.sticky = Some(berth_core::holder::Sticky { identity: "claim/ns/db".into(), keep: None });
+        holder
+    };
+    let first = add(&mut ipam, user("c1", "eth0"), Group::default()).unwrap();
+    let second = add(&mut ipam, user("c1", "net1"), Group::default());
+    assert!(matches!(second, Err(Error::AddressTaken { .. })), "{second:?}");
+    // The same interface of the pod in a new sandbox is the same user.
+    let again = add(&mut ipam, user("c2", "eth0"), Group::default()).unwrap();
+    assert_eq!(given(&first), given(&again));
+    assert_sound(&ipam);
+}
+
+/// A pool that is no longer sticky went on keeping the addresses it had given out when it was.
+#[test]
+fn keeping_follows_the_pool() {
+    let mut sticky = pool("p", &["10.0.0.0/24"]);
+    sticky.sticky = Some(berth_core::model::StickyPolicy { keep: Some(Duration::from_secs(60)) });
+    let mut ipam = ipam([sticky]);
+    add(&mut ipam, pod("c1", "ns", "web-0", "u1"), Group::default()).unwrap();
+    del(&mut ipam, "c1");
+    assert_eq!(ipam.pool_usage("p", NOW).unwrap().held.saturating_u64(), 1);
+    ipam.configure(config([pool("p", &["10.0.0.0/24"])]));
+    let back = add(&mut ipam, pod("c2", "ns", "web-0", "u2"), Group::default()).unwrap();
+    assert_eq!(given(&back), ["10.0.0.2"], "it was kept until now");
+    del(&mut ipam, "c2");
+    assert_eq!(ipam.pool_usage("p", NOW).unwrap().held.saturating_u64(), 0);
+    assert_sound(&ipam);
+}
+
+/// A lease taken over without an interface was not found by DEL, and GC freed it although its container was alive.
+#[test]
+fn a_record_without_an_interface_belongs_to_the_container() {
+    let mut ipam = ipam([pool("p", &["10.0.0.0/24"])]);
+    for id in ["old", "gone"] {
+        let mut holder = container(id);
+        holder.ifname.clear();
+        add(&mut ipam, holder, Group::default()).unwrap();
+    }
+    let network = container("old").network;
+    let freed = ipam.collect_garbage(&network, &[("old".into(), "eth0".into())], NOW, |_| false);
+    assert_eq!(freed.len(), 1, "only the one that is gone");
+    assert_eq!(del(&mut ipam, "old").len(), 1);
+    assert_sound(&ipam);
+}
+
+/// Names of a megabyte made blocks of megabytes, and frames that could not be read back.
+#[test]
+fn a_holder_has_names_of_bounded_length() {
+    let mut ipam = ipam([pool("p", &["10.0.0.0/24"])]);
+    let error = add(&mut ipam, container(&"x".repeat(254)), Group::default()).unwrap_err();
+    assert!(error.to_string().starts_with("holder.id: is 254 bytes long"), "{error}");
+    assert!(add(&mut ipam, container(&"x".repeat(253)), Group::default()).is_ok());
+}

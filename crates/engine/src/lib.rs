@@ -121,9 +121,9 @@ impl<S: BlockStore> Engine<S> {
 
     /// Puts another configuration in force, in one step with what follows from it.
     ///
-    /// `plan` says, from the store and the state, what shall be in force; `follow` then changes blocks under the new configuration
-    /// (binds claims, releases what is no longer kept); `save` makes the new objects durable. If any of them fails,
-    /// everything is as before. With `dry_run` it is so in any case.
+    /// `plan` says, from the store and the state, what shall be in force; `follow` then changes blocks under the new
+    /// configuration (binds claims, releases what is no longer kept); `save` makes the new objects durable. If any of
+    /// them fails, everything is as before. With `dry_run` it is so in any case.
     ///
     /// # Errors
     /// [`Error::Invalid`] or [`Error::InUse`] if the configuration is refused; those of the closures and of the store.
@@ -135,6 +135,7 @@ impl<S: BlockStore> Engine<S> {
         save: impl FnOnce(&mut S, P) -> Result<(), Error>,
     ) -> Result<R, Error> {
         let inner = &mut *self.lock();
+        inner.ipam.rollback();
         let (config, planned) = plan(&mut inner.store, &inner.ipam)?;
         inner.ipam.admits(&config)?;
         let before = inner.ipam.config().clone();
@@ -170,7 +171,16 @@ impl<S: BlockStore> Engine<S> {
     /// # Errors
     /// See [`Error`].
     pub fn allocate(&self, request: Request, stamp: Option<u64>) -> Result<Outcome, Error> {
-        self.transact(move |context| context.allocate(&request, stamp))
+        let mut fresh = None;
+        self.transact(move |context| {
+            let key = request.holder.attachment();
+            let fresh = *fresh.get_or_insert_with(|| context.ipam.of_attachment(key).is_empty());
+            if fresh && context.attempt > 0 {
+                // Part of an earlier attempt may have reached the store before another part met a conflict.
+                context.ipam.release(key, context.now);
+            }
+            context.allocate(&request, stamp)
+        })
     }
 
     /// Takes back everything an attachment has; any number of times, known or not.
@@ -203,10 +213,6 @@ impl Context<'_> {
             }
             self.additions.bury(key, stamp);
         }
-        if self.attempt > 0 {
-            // Part of an earlier attempt may have reached the store before another part met a conflict.
-            self.ipam.release(key, self.now);
-        }
         self.ipam.allocate(request, self.now, self.entropy)
     }
 
@@ -232,6 +238,10 @@ impl<S: BlockStore> Inner<S> {
     fn run(&mut self, batch: &[batch::Job], now: Time) {
         self.ipam.rollback();
         let _told = batch::Unanswered(batch);
+        if let Err(error) = self.catch_up() {
+            let error = Error::Store(error.to_string());
+            return batch.iter().for_each(|job| job.fail(&error));
+        }
         for attempt in 0..ATTEMPTS {
             for job in batch {
                 let savepoint = self.ipam.savepoint();
@@ -251,6 +261,21 @@ impl<S: BlockStore> Inner<S> {
             }
         }
         batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS)));
+    }
+
+    /// Reads what others have changed in the store.
+    fn catch_up(&mut self) -> Result<(), StoreError> {
+        for key in self.store.changed()? {
+            self.reload(&key)?;
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self, key: &BlockKey) -> Result<(), StoreError> {
+        let (block, revision) = self.store.read(key)?;
+        self.ipam.load(key, block);
+        self.revisions.insert(key.clone(), revision);
+        Ok(())
     }
 
     /// Writes the changes; false if others had changed the same blocks, which have been read again.
@@ -288,9 +313,7 @@ impl<S: BlockStore> Inner<S> {
         }
         self.ipam.rollback();
         for write in &writes {
-            let (block, revision) = self.store.read(&write.key)?;
-            self.ipam.load(&write.key, block);
-            self.revisions.insert(write.key.clone(), revision);
+            self.reload(&write.key)?;
         }
         Ok(false)
     }

@@ -152,3 +152,21 @@ fn a_request_that_panics_leaves_nothing() {
     assert!(engine.allocate(request("other"), None).is_ok(), "the only address is still free");
     assert_eq!(engine.read(|ipam| ipam.slots().count()), 1);
 }
+
+/// An ADD that is repeated while another engine writes to the same block keeps the address it has.
+#[test]
+fn a_repeated_add_survives_conflicts() {
+    let store = MemoryStore::default();
+    let (ours, theirs) = (engine(&store, "10.0.0.0/26", 1), engine(&store, "10.0.0.0/26", 2));
+    let first = ours.allocate(request("known"), None).unwrap();
+    for n in 0..20 {
+        theirs.allocate(request(&format!("theirs{n}")), None).unwrap();
+        // In one batch with a request that meets the conflict.
+        let both = ours.transact(move |context| {
+            let known = context.allocate(&request("known"), None)?;
+            context.allocate(&request(&format!("new{n}")), None).map(|_| known)
+        });
+        assert_eq!(both.unwrap().given[0].unit, first.given[0].unit);
+        assert_eq!(ours.allocate(request("known"), None).unwrap().given[0].unit, first.given[0].unit);
+    }
+}

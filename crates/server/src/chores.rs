@@ -25,6 +25,9 @@ pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, stop: &Atomi
         queue.drain(node, false);
         if second % 60 == 59 {
             forget(node);
+            if let Err(error) = node.forget_lost_claims() {
+                warn!(%error, "could not let go of what was kept for claims that are gone");
+            }
             compact(node);
         }
         if second % 3600 == 0 {

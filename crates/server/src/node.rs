@@ -28,6 +28,8 @@ pub struct Node {
     pub metrics: Metrics,
     /// The name of this machine, for pools that are bound to nodes.
     pub name: String,
+    /// Whether there was no state before.
+    pub(crate) new: bool,
     /// Whether the machine has booted since the state was last used.
     pub(crate) booted: bool,
     _lock: StateLock,
@@ -54,8 +56,10 @@ impl Node {
         let config = objects::configuration(&journal)?;
         let engine = Engine::open(journal, config, seed(), now)?;
         let booted = opened.boot_id.as_ref() != Some(&boot_id);
-        let node = Self { engine, history, metrics: Metrics::new(), name: name.to_owned(), booted, _lock: lock };
+        let (new, name, metrics) = (opened.boot_id.is_none(), name.to_owned(), Metrics::new());
+        let node = Self { engine, history, metrics, name, new, booted, _lock: lock };
         node.begin_boot(opened.boot_id.as_deref(), &boot_id)?;
+        node.forget_lost_claims()?;
         Ok(node)
     }
 

@@ -1,13 +1,13 @@
 //! Manifests: applied all or none, listed with their status, deleted when nothing depends on them.
 
+use crate::claims;
 use crate::node::{Node, now, seed};
-use berth_core::block::{Plane, Slot};
+use berth_core::block::Slot;
 use berth_core::error::Error;
 use berth_core::ipam::{Config, Ipam};
 use berth_core::model::DEFAULT_NETWORK;
 use berth_core::time::Time;
 use berth_dialects::{Lowered, Object, bcs, kinds, lower, lower_all, native};
-use berth_engine::Context;
 use berth_store::{FileMedium, Journal, Medium, ObjectKey};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -61,10 +61,17 @@ pub(crate) fn configuration(journal: &Journal<FileMedium>) -> Result<Config, Err
     lower_all(stored(journal)?.values())
 }
 
-/// What shall be written: objects put (`Some`) and deleted (`None`).
+/// What shall be written.
 struct Plan {
-    changes: Vec<(ObjectKey, Option<Object>)>,
+    changes: Vec<Change>,
     results: Vec<Applied>,
+}
+
+/// An object before and after; absent before it is made and after it is deleted.
+struct Change {
+    key: ObjectKey,
+    before: Option<Object>,
+    after: Option<Object>,
 }
 
 impl Node {
@@ -87,9 +94,9 @@ impl Node {
                 Ok((lower_all(all.values())?, plan))
             },
             |context, plan| {
-                for (_, object) in &plan.changes {
-                    if let Some(Lowered::Claim(claim)) = object.as_ref().map(lower).transpose()? {
-                        bind(context, &claim)?;
+                for change in &plan.changes {
+                    if let Some(object) = &change.after {
+                        claims::bind(context, change.before.as_ref(), object, &self.name)?;
                     }
                 }
                 Ok(plan.results.clone())
@@ -112,15 +119,18 @@ impl Node {
                 admit_bcs(Some(&object), None, ipam)?;
                 admit_subnet(&object, all.values())?;
                 let results = vec![Applied::new(&object, "deleted")];
-                Ok((lower_all(all.values())?, (object, Plan { changes: vec![(key, None)], results })))
+                let changes = vec![Change { key, before: Some(object), after: None }];
+                Ok((lower_all(all.values())?, Plan { changes, results }))
             },
-            |context, (object, plan)| {
-                if let Lowered::Claim(claim) = lower(object)? {
-                    unbind(context, object, &claim)?;
+            |context, plan| {
+                for object in plan.changes.iter().filter_map(|change| change.before.as_ref()) {
+                    if let Some(claim) = claims::read(object)? {
+                        claims::unbind(context, object, &claim)?;
+                    }
                 }
                 Ok(plan.results[0].clone())
             },
-            |journal, (_, plan)| save(journal, plan),
+            save,
         )
     }
 
@@ -144,8 +154,22 @@ impl Node {
     /// # Errors
     /// If there is none.
     pub fn get(&self, kind: &kinds::KindInfo, namespace: Option<&str>, name: &str) -> Result<Object, Error> {
-        let mut all = self.list(kind, namespace)?.into_iter();
-        all.find(|object| object.metadata.name == name).ok_or_else(|| not_found(kind.kind, name))
+        if kind.derived {
+            let mut all = self.list(kind, namespace)?.into_iter();
+            return all.find(|object| object.metadata.name == name).ok_or_else(|| not_found(kind.kind, name));
+        }
+        self.with_status(self.stored(kind.kind, namespace.unwrap_or_default(), name)?)
+    }
+
+    /// One object as it was applied.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn stored(&self, kind: &str, namespace: &str, name: &str) -> Result<Object, Error> {
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        let json = self.engine.with_store(|journal| journal.objects().get(&key).cloned());
+        let json = json.ok_or_else(|| not_found(kind, name))?;
+        serde_json::from_slice(&json).map_err(|error| Error::Store(format!("{kind} {name:?} cannot be read: {error}")))
     }
 
     fn with_status(&self, mut object: Object) -> Result<Object, Error> {
@@ -187,12 +211,12 @@ impl Node {
         all.values().filter(|object| object.kind == BCS_POOL).map(bcs::NetPool::read).collect()
     }
 
-    /// Offers a small pool if nothing was ever configured; whether it did.
+    /// Offers a small pool where Berth is new; whether it did.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn offer_example(&self) -> Result<bool, Error> {
-        if self.engine.with_store(|journal| !journal.objects().is_empty()) {
+        if !self.new {
             return Ok(false);
         }
         let mut object = Object {
@@ -249,8 +273,8 @@ fn step_aside(all: &mut Objects, incoming: &[Object], ipam: &Ipam, plan: &mut Pl
     let examples = all.iter().filter(|(key, object)| is_example(object) && idle(&key.2)).map(|(key, _)| key.clone());
     let examples: Vec<ObjectKey> = examples.collect();
     for key in examples {
-        all.remove(&key);
-        plan.changes.push((key, None));
+        let before = all.remove(&key);
+        plan.changes.push(Change { key, before, after: None });
     }
 }
 
@@ -278,45 +302,19 @@ fn put(all: &mut Objects, incoming: &Object, plan: &mut Plan) -> Result<(), Erro
     let last = all.values().filter_map(|o| o.metadata.resource_version.as_ref()?.parse::<u64>().ok()).max();
     meta.resource_version = Some((last.unwrap_or(0) + 1).to_string());
     plan.results.push(Applied::new(&object, if known.is_some() { "configured" } else { "created" }));
-    plan.changes.push((key.clone(), Some(object.clone())));
-    all.insert(key, object);
+    let before = all.insert(key.clone(), object.clone());
+    plan.changes.push(Change { key, before, after: Some(object) });
     Ok(())
 }
 
 fn save(journal: &mut Journal<FileMedium>, plan: Plan) -> Result<(), Error> {
     let encode = |object: &Object| serde_json::to_vec(object).map_err(|error| Error::Store(error.to_string()));
-    let changes = plan.changes.into_iter().map(|(key, object)| Ok((key, object.as_ref().map(encode).transpose()?)));
+    let changes = plan.changes.into_iter().map(|c| Ok((c.key, c.after.as_ref().map(encode).transpose()?)));
     let changes: Vec<(ObjectKey, Option<Vec<u8>>)> = changes.collect::<Result<_, Error>>()?;
     if changes.is_empty() {
         return Ok(());
     }
     journal.write_objects(&changes).map_err(|error| Error::Store(error.to_string()))
-}
-
-/// Binds a claim at creation: its addresses are picked, and held without a deadline until the first use.
-fn bind(context: &mut Context<'_>, claim: &native::Claim) -> Result<(), Error> {
-    if !context.ipam.of_identity(&claim.identity).is_empty() {
-        return Ok(());
-    }
-    let outcome = context.ipam.allocate(&claim.request(), context.now, context.entropy)?;
-    for given in outcome.given {
-        let (family, unit_len) = (given.unit.family(), given.unit.prefix_len());
-        let plane = Plane { network: given.network.as_str().into(), family, unit_len };
-        context.ipam.release_address(&given.network, given.address(), context.now)?;
-        context.ipam.hold(&plane, given.address(), claim.holder(), context.now)?;
-    }
-    Ok(())
-}
-
-/// A claim whose addresses are in use stays.
-fn unbind(context: &mut Context<'_>, object: &Object, claim: &native::Claim) -> Result<(), Error> {
-    let users = context.ipam.active_of_identity(&claim.identity);
-    if users.is_empty() {
-        context.ipam.forget_identity(&claim.identity, context.now);
-        return Ok(());
-    }
-    let holders = users.iter().map(|(address, holder)| format!("{address} by {holder}")).collect::<Vec<_>>().join(", ");
-    Err(Error::InUse { object: object.title(), holders })
 }
 
 pub(crate) fn not_found(kind: &str, name: &str) -> Error {

@@ -7,10 +7,9 @@
 use crate::node::Node;
 use berth_core::addr::{Family, Range};
 use berth_core::error::Error;
-use berth_core::holder::{Attachment, Holder, Kind, Sticky};
+use berth_core::holder::{Attachment, Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
-use berth_dialects::{Lowered, kinds, lower};
 use berth_wire::cni;
 use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
 use std::fs;
@@ -75,8 +74,9 @@ impl Door {
         self.threads.fetch_add(1, Ordering::SeqCst);
         let door = self.clone();
         let started = thread::Builder::new().name("socket".to_owned()).spawn(move || {
+            // Also if it panics: a door that counts the dead opens no more threads.
+            let _counted = Counted(&door.threads);
             door.serve();
-            door.threads.fetch_sub(1, Ordering::SeqCst);
         });
         if let Err(error) = started {
             self.threads.fetch_sub(1, Ordering::SeqCst);
@@ -147,6 +147,14 @@ impl Door {
     }
 }
 
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Only root and the daemon's own user may ask, whatever the mode of the socket.
 fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
     let refuse = |msg: String| Err(cni::Error::new(cni::code::INVALID_ENVIRONMENT, msg));
@@ -174,12 +182,21 @@ pub(crate) fn answer(node: &Node, request: Request) -> Response {
         Op::Check { attachment, addresses } => ("check", check(node, &attachment, &addresses).map_err(|e| to_cni(&e))),
         Op::Gc { network, valid } => {
             let valid: Vec<(String, String)> = valid.into_iter().map(|live| (live.container, live.ifname)).collect();
-            let freed = node.engine.transact(move |c| Ok(c.ipam.collect_garbage(&network, &valid, c.now)));
+            let freed = node.engine.transact(move |context| {
+                // The list is as old as the request: what was added since is not in it.
+                let newer = |key: Attachment<'_>| context.additions.supersede(key, request.stamp);
+                Ok(context.ipam.collect_garbage(&network, &valid, context.now, newer))
+            });
             ("gc", freed.map(|_| Response::Done).map_err(|e| to_cni(&e)))
         }
         Op::Status(status) => ("status", self::status(node, status)),
     };
     node.metrics.observe(verb, result.is_ok(), started.elapsed());
+    match &result {
+        Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
+        Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),
+        Ok(_) => {}
+    }
     result.unwrap_or_else(Response::Error)
 }
 
@@ -207,28 +224,9 @@ fn add(node: &Node, add: AddRequest, stamp: u64) -> Result<Response, Error> {
         groups,
     };
     if let Some(claim) = &add.claim {
-        use_claim(node, claim, &mut request)?;
+        node.use_claim(claim, &mut request)?;
     }
     node.engine.allocate(request, Some(stamp)).map(|outcome| Response::Ok(result(outcome)))
-}
-
-/// The addresses of a claim, instead of what the pools would pick.
-pub(crate) fn use_claim(node: &Node, name: &str, request: &mut CoreRequest) -> Result<(), Error> {
-    let default = if request.subject.namespace.is_empty() { "default" } else { &request.subject.namespace };
-    let (namespace, name) = name.split_once('/').unwrap_or((default, name));
-    if !request.subject.namespace.is_empty() && namespace != request.subject.namespace {
-        let own = &request.subject.namespace;
-        let reason =
-            format!("{namespace}/{name} belongs to another namespace; a pod of {own:?} uses claims of its own");
-        return Err(Error::Invalid { field: "claim".to_owned(), reason });
-    }
-    let kind = kinds::find("ipclaim").ok_or_else(|| Error::UnknownClaim(name.to_owned()))?;
-    let object = node.get(kind, Some(namespace), name)?;
-    if let Lowered::Claim(claim) = lower(&object)? {
-        request.holder.sticky = Some(Sticky { identity: claim.identity.clone(), keep: claim.keep });
-        request.groups = vec![claim.group];
-    }
-    Ok(())
 }
 
 /// What an ADD asks for, in the words of the core.

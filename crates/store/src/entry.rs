@@ -102,17 +102,10 @@ impl Entry {
                     6 => Family::V6,
                     _ => return Err(Corrupt("unknown address family")),
                 };
-                let unit_len = input.u8()?;
-                if unit_len > family.bits() {
-                    return Err(Corrupt("unit longer than an address"));
-                }
-                let plane = Plane { network, family, unit_len };
-                let index = input.varint()?;
-                if index > plane.last_unit() / 64 {
-                    return Err(Corrupt("block outside of the address space"));
-                }
+                let plane = Plane { network, family, unit_len: input.u8()? };
+                let key = BlockKey::new(plane, input.varint()?).ok_or(Corrupt("block outside of the address space"))?;
                 let changed = input.u64()?;
-                Self::Slots { key: BlockKey { plane, index }, changed, block: Block::decode(input)? }
+                Self::Slots { key, changed, block: Block::decode(input)? }
             }
             2 => Self::Put {
                 kind: text(input)?,

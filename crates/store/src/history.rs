@@ -5,7 +5,7 @@
 
 use crate::entry::{Entry, decode_frames};
 use berth_core::addr::Family;
-use berth_core::block::{Slot, State};
+use berth_core::block::Slot;
 use berth_core::time::Time;
 use std::fs;
 use std::io;
@@ -125,14 +125,5 @@ impl History {
         }
         found.sort();
         Ok(found)
-    }
-}
-
-/// Whether a slot is in someone's hands.
-impl Event {
-    /// The holder's name, if someone has the address after this event.
-    #[must_use]
-    pub fn holder(&self) -> Option<&berth_core::holder::Holder> {
-        self.slot.as_ref().filter(|slot| slot.state != State::Released).and_then(|slot| slot.holder.as_ref())
     }
 }

@@ -5,7 +5,7 @@
 //! survives a crash of this process and costs microseconds. After a loss of power the boot is another one, and those
 //! addresses are free anyway; see `docs/store.md` for the measurements.
 
-use crate::entry::{self, Entry, HEADER_LEN, VERSION};
+use crate::entry::{self, Entry, HEADER_LEN, MAX_FRAME, VERSION};
 use crate::{BlockStore, BlockWrite, Medium, Revision, StoreError, Written};
 use berth_core::block::{Block, BlockKey};
 use std::collections::BTreeMap;
@@ -180,6 +180,9 @@ impl<M: Medium> Journal<M> {
         }
         let sync = durable || self.durability == Durability::Always;
         let frame = entry::encode_frame(entries, sync);
+        if frame.len() > MAX_FRAME {
+            return Err(StoreError::TooLarge { path: self.medium.path().to_owned(), bytes: frame.len() });
+        }
         if let Err(error) = self.medium.append(&frame) {
             // Part of the frame may be there; what follows it would be lost, so it has to go.
             if let Err(cut) = self.medium.truncate(self.len) {

@@ -105,6 +105,14 @@ pub enum StoreError {
         /// The newest one known.
         known: u32,
     },
+    /// More than a frame may hold; it could not be read back.
+    #[error("{bytes} bytes are too much for one write of {}; send fewer objects at once", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How much it was.
+        bytes: usize,
+    },
     /// Another process has the store.
     #[error("{} is in use by process {pid}; stop it, or give this one another --state-dir", path.display())]
     Locked {

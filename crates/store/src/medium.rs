@@ -47,6 +47,8 @@ pub trait Medium: Send {
 pub struct FileMedium {
     file: File,
     path: PathBuf,
+    /// The file was replaced, but the directory could not be forced to disk yet.
+    moved: bool,
 }
 
 impl FileMedium {
@@ -56,7 +58,7 @@ impl FileMedium {
     /// As the system says.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file, path: path.to_owned(), moved: false })
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -77,6 +79,10 @@ impl Medium for FileMedium {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if self.moved {
+            self.sync_directory()?;
+            self.moved = false;
+        }
         self.file.sync_data()
     }
 
@@ -86,10 +92,10 @@ impl Medium for FileMedium {
 
     fn replace(&mut self, data: &[u8], archive: Option<&Path>) -> io::Result<()> {
         let next = self.path.with_extension("next");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+        let _ = fs::remove_file(&next);
+        let mut file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&next)?;
         file.write_all(data)?;
         file.sync_all()?;
-        drop(file);
         if let Some(archive) = archive {
             // A link, not a rename: the journal must never be missing under its own name.
             match fs::hard_link(&self.path, archive) {
@@ -98,8 +104,9 @@ impl Medium for FileMedium {
             }
         }
         fs::rename(&next, &self.path)?;
-        self.sync_directory()?;
-        self.file = OpenOptions::new().read(true).append(true).open(&self.path)?;
+        // From here on the new file is the journal, whatever else fails: what is written to the old one would be lost.
+        self.file = file;
+        self.moved = self.sync_directory().is_err();
         Ok(())
     }
 

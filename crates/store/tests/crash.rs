@@ -235,3 +235,18 @@ fn compaction_says_the_same_in_fewer_bytes() {
     assert_consistent(&again, "after compaction");
     assert_eq!(again.read(held), model.held);
 }
+
+/// What could not be read back is not written.
+#[test]
+fn a_frame_that_is_too_large_is_refused() {
+    let medium = FaultyMedium::new();
+    let (mut journal, _) = Journal::open(medium.clone(), Durability::Boot, BOOT).unwrap();
+    let key = |n: usize| ("IPPool".to_owned(), String::new(), format!("p{n}"));
+    let large: Vec<_> = (0..5).map(|n| (key(n), Some(vec![b' '; 16 << 20]))).collect();
+    let error = journal.write_objects(&large).unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+    journal.write_objects(&large[..1]).unwrap();
+    drop(journal);
+    let (journal, _) = Journal::open(medium, Durability::Boot, BOOT).unwrap();
+    assert_eq!(journal.objects().len(), 1);
+}

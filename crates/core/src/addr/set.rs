@@ -58,13 +58,6 @@ impl RangeSet {
         self.ranges[start..].iter().map_while(move |r| r.intersection(window))
     }
 
-    /// The first address inside that is not below `addr`, in the order of the set.
-    #[must_use]
-    pub fn at_or_after(&self, addr: IpAddr) -> Option<IpAddr> {
-        let i = self.ranges.partition_point(|r| r.last() < addr);
-        self.ranges.get(i).map(|r| r.first().max(addr))
-    }
-
     /// Adds every address of the range.
     pub fn insert(&mut self, range: Range) {
         let touches = |r: &Range| {

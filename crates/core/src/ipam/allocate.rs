@@ -76,6 +76,7 @@ impl Ipam {
         entropy: &mut Entropy,
         mut trace: Option<&mut Trace>,
     ) -> Result<Vec<Given>, Error> {
+        request.holder.validate()?;
         let wanted = request.groups.iter().map(|group| group.addresses.len().max(group.count as usize));
         if wanted.fold(0, usize::saturating_add) > MAX_PER_REQUEST {
             let reason = format!("at most {MAX_PER_REQUEST} addresses may be asked for at once");
@@ -186,6 +187,8 @@ impl Ipam {
             let rule = state.refuses(request, group).or_else(|| state.over_quota(&request.holder.namespace));
             let pick = if rule.is_some() {
                 None
+            } else if group.within.is_empty() && state.pool.lending.is_some() && !request.subject.node.is_empty() {
+                self.pick_leased(candidate.pool, &request.subject.node, now, entropy)
             } else if group.within.is_empty() {
                 state.index.next(now, entropy, EVERYWHERE)
             } else {

@@ -5,7 +5,7 @@ use super::{Ipam, PoolIndex, PoolState};
 use crate::addr::{Cidr, Family, RangeSet};
 use crate::block::State;
 use crate::error::Error;
-use crate::model::{Gateway, LOCAL_TYPE, Pool, Reservation, Subnet};
+use crate::model::{Gateway, LEASE_TYPE, LOCAL_TYPE, Pool, Reservation, Subnet};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -95,8 +95,22 @@ impl Config {
                 let reason = format!("is {:?}, but IPSubnet {name:?} is in {:?}", pool.network, subnet.network);
                 return wrong("spec.network", reason);
             }
+            if let Some(len) = pool.prefix_len.filter(|&len| len != subnet.cidr.prefix_len()) {
+                let reason = format!("is {len}, but IPSubnet {name:?} is {}; leave it out", subnet.cidr);
+                return wrong("spec.prefixLength", reason);
+            }
             if let Some(range) = pool.ranges.iter().find(|&&r| !subnet.cidr.covers(r)) {
                 return wrong("spec.ranges", format!("{range} is not inside IPSubnet {name:?} ({})", subnet.cidr));
+            }
+        }
+        if let Some(lending) = pool.lending {
+            if lending.block_len > pool.unit_len {
+                let reason = format!("a lease of /{} is smaller than what the pool gives out", lending.block_len);
+                return wrong("spec.blockSize", reason);
+            }
+            let leases = Units::new(&pool.ranges.iter().copied().collect(), pool.family, lending.block_len);
+            if leases.runs().is_empty() {
+                return wrong("spec.blockSize", format!("no range is as large as one /{}", lending.block_len));
             }
         }
         if let Some((range, len)) = straddling(pool, self.subnet_of(pool)) {
@@ -167,7 +181,9 @@ impl Ipam {
         for state in &self.pools {
             let old = &state.pool;
             let units = |set: &RangeSet| Units::new(set, old.family, old.unit_len);
-            let new = next.pools.get(&old.name).filter(|new| new.plane() == state.plane);
+            // The pool behind one that lends is not configured by itself.
+            let lender = next.pools.values().filter_map(Pool::of_leases).find(|pool| pool.name == old.name);
+            let new = next.pools.get(&old.name).or(lender.as_ref()).filter(|new| new.plane() == state.plane);
             let own = new.map(|new| units(&new.ranges.iter().copied().collect())).unwrap_or_default();
             let members = new.map(|new| units(&new.members(next.subnet_of(new)))).unwrap_or_default();
             let old_members = units(&state.members);
@@ -206,11 +222,14 @@ impl Ipam {
     pub fn configure(&mut self, config: Config) {
         let reserved: HashMap<&str, RangeSet> =
             (config.pools.values()).map(|pool| (&*pool.network, config.reserved(&pool.network))).collect();
-        self.pools = (config.pools.values())
+        let lenders: Vec<Pool> = config.pools.values().filter_map(Pool::of_leases).collect();
+        self.pools = (config.pools.values().chain(&lenders))
             .map(|pool| {
                 let members = pool.members(config.subnet_of(pool));
                 // A pool of another type is another allocator's: nothing of it is ours to give.
-                let usable = if pool.kind == LOCAL_TYPE {
+                let usable = if pool.kind == LEASE_TYPE {
+                    members.clone()
+                } else if pool.kind == LOCAL_TYPE {
                     members.difference(&reserved[&*pool.network])
                 } else {
                     RangeSet::new()

@@ -9,6 +9,7 @@ mod check;
 mod configure;
 mod entropy;
 mod indexes;
+mod lease;
 mod pool_index;
 mod present;
 mod reason;
@@ -24,6 +25,7 @@ mod usage;
 pub use check::Finding;
 pub use configure::Config;
 pub use entropy::Entropy;
+pub use lease::Lease;
 pub use reason::Reason;
 pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
 pub use tombstones::Tombstones;
@@ -31,7 +33,7 @@ pub use usage::Usage;
 
 use crate::addr::{Family, RangeSet};
 use crate::block::{Block, BlockKey, Plane, Slot, SlotRef};
-use crate::model::Pool;
+use crate::model::{LEASE_TYPE, Pool};
 use crate::time::Time;
 use indexes::{Indexes, hash_of};
 use pool_index::PoolIndex;
@@ -226,7 +228,7 @@ impl Ipam {
 
     /// The pools, in order of name.
     pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
-        self.pools.iter().map(|state| &state.pool)
+        self.pools.iter().map(|state| &state.pool).filter(|pool| pool.kind != LEASE_TYPE)
     }
 
     /// A pool by name.

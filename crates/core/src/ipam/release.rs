@@ -13,7 +13,13 @@ use std::net::IpAddr;
 impl Ipam {
     /// Takes back everything an attachment has. Idempotent; says what was taken back.
     pub fn release(&mut self, key: Attachment<'_>, now: Time) -> Vec<IpAddr> {
-        self.release_slots(self.find_attachment(key), now)
+        let mut own = self.find_attachment(key);
+        if own.is_empty() {
+            // Taken over from an allocator that did not record interfaces: the container alone decides.
+            own = self.find_attachment(Attachment { ifname: "", ..key });
+            own.retain(|&id| self.view(id).is_some_and(|view| view.kind() == Some(Kind::Container)));
+        }
+        self.release_slots(own, now)
     }
 
     /// Takes back every active address that the test picks, e.g. those of a node.
@@ -23,13 +29,23 @@ impl Ipam {
     }
 
     /// Takes back every attachment of a CNI network that is not in the list of valid ones.
-    pub fn collect_garbage(&mut self, network: &str, valid: &[(String, String)], now: Time) -> Vec<IpAddr> {
-        // By hash: two that collide keep each other, which is the safe side.
-        let valid: HashSet<u64> =
-            valid.iter().map(|(id, ifname)| hash_of(Attachment { network, id, ifname })).collect();
+    ///
+    /// `spare` keeps what the list could not know of yet.
+    pub fn collect_garbage(
+        &mut self,
+        network: &str,
+        valid: &[(String, String)],
+        now: Time,
+        spare: impl Fn(Attachment<'_>) -> bool,
+    ) -> Vec<IpAddr> {
+        // By hash: two that collide keep each other, which is the safe side. A record without an interface is valid if
+        // its container is.
+        let of = |id: &str, ifname: &str| hash_of(Attachment { network, id, ifname });
+        let valid: HashSet<u64> = valid.iter().flat_map(|(id, ifname)| [of(id, ifname), of(id, "")]).collect();
         let stale = self.find_active(|view| {
             let is_valid = || Keys::of(view).attachment.is_some_and(|hash| valid.contains(&hash));
-            view.kind() == Some(Kind::Container) && view.network() == network && !is_valid()
+            let spared = || view.holder().is_some_and(|holder| spare(holder.attachment()));
+            view.kind() == Some(Kind::Container) && view.network() == network && !is_valid() && !spared()
         });
         self.release_slots(stale, now)
     }

@@ -5,7 +5,7 @@ use crate::addr::Family;
 use crate::error::Error;
 use crate::glob;
 use crate::ipam::Considered;
-use crate::model::{Audience, LOCAL_TYPE, Pool, Subject};
+use crate::model::{Audience, LEASE_TYPE, LOCAL_TYPE, Pool, Subject};
 use crate::time::Time;
 
 /// What rules a pool out.
@@ -101,10 +101,11 @@ impl Ipam {
                 continue;
             }
             let before = out.len();
-            for (pool, _) in (0..).zip(&self.pools).filter(|(_, state)| glob::matches(pattern, &state.pool.name)) {
+            let meant = |state: &PoolState| state.pool.kind != LEASE_TYPE && glob::matches(pattern, &state.pool.name);
+            for (pool, _) in (0..).zip(&self.pools).filter(|(_, state)| meant(state)) {
                 push_once(&mut out, Candidate { pool, named: false });
             }
-            let matched = self.pools.iter().any(|state| glob::matches(pattern, &state.pool.name));
+            let matched = self.pools.iter().any(meant);
             if out.len() == before && !matched {
                 return Err(Error::UnknownPool(pattern.clone()));
             }

@@ -4,7 +4,7 @@ use super::select::Candidate;
 use super::{Given, Group, Ipam, Reason, Request, SlotId};
 use crate::block::{Slot, State};
 use crate::error::Error;
-use crate::holder::Holder;
+use crate::holder::{Holder, Sticky};
 use crate::time::Time;
 use std::net::IpAddr;
 
@@ -48,10 +48,18 @@ impl Ipam {
             return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(user))));
         }
         let stamp = self.tick(now);
-        // A holder that says for how long it is kept is believed; otherwise it is as it was when first given out.
-        let sticky = request.holder.sticky.clone().or_else(|| own.and_then(|(_, holder)| holder.sticky));
+        // Kept for as long as the holder says, or else the pool: both may have changed since it was first given out.
+        let sticky = request.holder.sticky.clone().or_else(|| self.policy(id, &request.holder));
         self.write(id, Some(Slot::active(Holder { sticky, ..request.holder.clone() }, stamp)));
         Ok(self.given(id, Reason::KeptForHolder))
+    }
+
+    /// What the pool of a slot says about keeping the addresses of a pod.
+    fn policy(&self, id: SlotId, holder: &Holder) -> Option<Sticky> {
+        let entry = self.entries[id.block()].as_ref()?;
+        let own = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
+        let policy = self.pools[*entry.pools.iter().find(own)? as usize].pool.sticky?;
+        pod_identity(holder).map(|identity| Sticky { identity, keep: policy.keep })
     }
 
     /// A pod has one address per interface. A sandbox that was replaced without a DEL keeps its address for one more
@@ -74,11 +82,15 @@ impl Ipam {
 /// Whether a new container is the old one's pod in a new sandbox, so that the old one is gone. The UID proves it; where
 /// nobody tells it, a pod of the same name on the same node does, since a node runs one sandbox of a pod at a time.
 fn replaces(new: &Holder, old: &Holder) -> bool {
+    // Another interface of the pod is another user of the address, not a new sandbox.
+    if new.id == old.id || new.ifname != old.ifname || new.network != old.network {
+        return false;
+    }
     if !old.uid.is_empty() || !new.uid.is_empty() {
         return old.uid == new.uid;
     }
     let same_pod = !old.pod.is_empty() && old.pod == new.pod && old.namespace == new.namespace;
-    same_pod && old.kind == new.kind && old.node == new.node && old.ifname == new.ifname
+    same_pod && old.kind == new.kind && old.node == new.node
 }
 
 /// The identity of a pod's interface, for pools whose addresses stay with the pod.

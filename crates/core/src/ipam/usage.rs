@@ -59,19 +59,11 @@ impl Ipam {
     /// The networks that pools are in; at least the default one.
     #[must_use]
     pub fn networks(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.pools.iter().map(|state| state.pool.network.to_string()).collect();
+        let mut names: Vec<String> = self.pools().map(|pool| pool.network.to_string()).collect();
         names.push(DEFAULT_NETWORK.to_owned());
         names.sort();
         names.dedup();
         names
-    }
-
-    /// Whether any of these pools (or, if none is named, of the default ones) could serve a request now.
-    ///
-    /// # Errors
-    /// [`Error::UnknownPool`].
-    pub fn can_serve(&mut self, pools: &[String], now: Time) -> Result<bool, Error> {
-        self.could_serve(&Group { pools: pools.to_vec(), ..Group::default() }, now)
     }
 
     /// Whether a request of anyone for this group could be served now: one address of every family that it, or its

@@ -7,7 +7,7 @@ use crate::field::{FieldError, decode};
 use crate::object::Object;
 use crate::text::Text;
 use berth_core::addr::Range;
-use berth_core::model::{Audience, Edges, LOCAL_TYPE, Pick, Pool, Quota, StickyPolicy};
+use berth_core::model::{Audience, Edges, LOCAL_TYPE, Lending, Pick, Pool, Quota, StickyPolicy};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -75,6 +75,11 @@ pub struct PoolSpec {
     quota: QuotaSpec,
     /// Set if addresses stay with the pod that had them.
     sticky: Option<StickySpec>,
+    /// Lends nodes runs of this prefix length, from which each allocates alone.
+    block_size: Option<u8>,
+    /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
+    #[serde(default)]
+    strict_leases: bool,
 }
 
 /// In which order free addresses are picked.
@@ -157,6 +162,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         audience: spec.allow.lower("spec.allow")?,
         quota: Quota { per_namespace: spec.quota.per_namespace, namespaces: spec.quota.namespaces },
         sticky: spec.sticky.map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0) }),
+        lending: spec.block_size.map(|block_len| Lending { block_len, strict: spec.strict_leases }),
         ..plain
     })
 }

@@ -7,7 +7,7 @@ use berth_core::addr::Family;
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Ipam};
 use berth_core::labels::{Operator, Selector};
-use berth_core::model::{Audience, Edges, Gateway, Pick, Pool, Quota, StickyPolicy};
+use berth_core::model::{Audience, Edges, Gateway, Lending, Pick, Pool, Quota, StickyPolicy};
 use berth_core::net::{Dns, Route};
 use berth_core::time::Time;
 use serde_json::json;
@@ -48,6 +48,8 @@ fn every_field_of_a_pool_is_lowered() {
     nodeSelector: {matchExpressions: [{key: c, operator: DoesNotExist}]}
   quota: {perNamespace: 5, namespaces: {web: 9}}
   sticky: {keep: 24h}
+  blockSize: 26
+  strictLeases: true
 "#;
     let pool = lower_pool(&object(&native("IPPool", "blue", spec))).expect("lowers");
     let selector = |expressions: Vec<(&str, Operator)>| Selector {
@@ -98,6 +100,7 @@ fn every_field_of_a_pool_is_lowered() {
         },
         quota: Quota { per_namespace: Some(5), namespaces: [("web".to_owned(), 9)].into() },
         sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)) }),
+        lending: Some(Lending { block_len: 26, strict: true }),
     };
     assert_eq!(pool, expected);
 }

@@ -4,14 +4,13 @@ use super::shape::{AddressShape, AllocateShape, EventShape, HolderShape, Outcome
 use super::{Answer, Problem, blocking};
 use crate::node::{Node, now};
 use crate::objects::rfc3339;
-use crate::socket::use_claim;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum_extra::extract::WithRejection;
 use berth_core::addr::{Cidr, Family};
 use berth_core::block::{Plane, Slot, State as SlotState};
 use berth_core::error::Error;
-use berth_core::holder::Sticky;
+use berth_core::holder::{Kind, Sticky};
 use berth_core::ipam::{Group, Ipam, Request};
 use berth_core::model::{DEFAULT_NETWORK, Pool, Subject};
 use berth_core::time::Time;
@@ -21,6 +20,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
+
+/// What an address that was ever used can be.
+const STATES: [&str; 5] = ["Active", "Held", "Quarantined", "Cooling", "Released"];
 
 /// A page holds this many addresses at most.
 const MAX_PAGE: usize = 10_000;
@@ -76,14 +78,17 @@ pub(crate) async fn list(
     State(node): State<Arc<Node>>,
     WithRejection(Query(filter), _): WithRejection<Query<Filter>, Problem>,
 ) -> Answer<Addresses> {
-    blocking(&node, move |node| node.engine.read(|ipam| page(ipam, &filter))).await.map(Json)
+    blocking(&node, move |node| node.engine.read(|ipam| page(ipam, &filter, &node.name))).await.map(Json)
 }
 
-fn page(ipam: &Ipam, filter: &Filter) -> Result<Addresses, Error> {
+fn page(ipam: &Ipam, filter: &Filter, home: &str) -> Result<Addresses, Error> {
     let wanted = |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
     let limit = filter.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
     if limit == 0 {
         return Err(invalid("limit", "a page must hold at least 1 address"));
+    }
+    if let Some(state) = filter.state.as_deref().filter(|state| !STATES.contains(state)) {
+        return Err(invalid("state", format!("{state:?} is not a state; there are {}", STATES.join(", "))));
     }
     let after = filter.token.as_deref().map(place).transpose()?;
     let mut items = Vec::new();
@@ -92,9 +97,12 @@ fn page(ipam: &Ipam, filter: &Filter) -> Result<Addresses, Error> {
         if after.as_ref().is_some_and(|(last_plane, last_unit)| (plane, unit) <= (last_plane, *last_unit)) {
             continue;
         }
-        let matches = wanted(&filter.network, &plane.network)
+        // Leases are kept beside the networks they are of; who wants to see them names that place.
+        let is_lease = filter.network.is_none() && plane.network.ends_with("/leases");
+        let matches = !is_lease
+            && wanted(&filter.network, &plane.network)
             && wanted(&filter.namespace, view.namespace())
-            && wanted(&filter.node, view.node())
+            && wanted(&filter.node, if is_at_home(view.node(), view.kind()) { home } else { view.node() })
             && (filter.state.is_some() || view.state != SlotState::Released);
         if !matches {
             continue;
@@ -219,11 +227,12 @@ fn lower(node: &Node, body: AllocateShape) -> Result<Request, Error> {
         node: if holder.node.is_empty() { node.name.clone() } else { holder.node.clone() },
         node_labels: body.labels.node,
     };
-    let (pools, network, kind, addresses) = (body.pools, body.network, body.kind, body.addresses);
+    let addresses = body.addresses.iter().map(IpAddr::to_canonical).collect();
+    let (pools, network, kind) = (body.pools, body.network, body.kind);
     let group = Group { pools, network, kind, addresses, families, within: Vec::new(), count };
     let mut request = Request { holder, subject, groups: vec![group] };
     if let Some(claim) = &body.claim {
-        use_claim(node, claim, &mut request)?;
+        node.use_claim(claim, &mut request)?;
     }
     Ok(request)
 }
@@ -299,6 +308,11 @@ pub(crate) async fn release(
     Ok(Json(Released { released: vec![address], holder }))
 }
 
+/// Containers of this machine are recorded without a node: it is always this one.
+fn is_at_home(node: &str, kind: Option<Kind>) -> bool {
+    node.is_empty() && kind == Some(Kind::Container)
+}
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Whose {
@@ -319,9 +333,15 @@ pub(crate) async fn release_many(
     State(node): State<Arc<Node>>,
     WithRejection(Query(whose), _): WithRejection<Query<Whose>, Problem>,
 ) -> Answer<Released> {
+    for (field, value) in [("holder", &whose.holder), ("node", &whose.node)] {
+        if value.as_deref() == Some("") {
+            return Err(invalid(field, "is empty; name one").into());
+        }
+    }
     if whose.holder.is_none() && whose.node.is_none() {
         return Err(invalid("holder", "name a holder or a node: everything is never released at once").into());
     }
+    let home = node.name.clone();
     let released = blocking(&node, move |node| {
         node.engine.transact(move |context| {
             let is = |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|filter| filter == value);
@@ -329,7 +349,7 @@ pub(crate) async fn release_many(
                 is(&whose.holder, &holder.id)
                     && is(&whose.ifname, &holder.ifname)
                     && is(&whose.cni_network, &holder.network)
-                    && is(&whose.node, &holder.node)
+                    && is(&whose.node, if is_at_home(&holder.node, Some(holder.kind)) { &home } else { &holder.node })
             };
             Ok(context.ipam.release_where(test, context.now))
         })

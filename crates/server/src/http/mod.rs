@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// The largest body taken: enough for thousands of objects.
 const MAX_BODY: usize = 4 << 20;
@@ -115,7 +115,13 @@ async fn blocking<R: Send + 'static>(
 ) -> Result<R, Problem> {
     let node = node.clone();
     match tokio::task::spawn_blocking(move || work(&node)).await {
-        Ok(result) => result.map_err(Problem::from),
+        Ok(result) => result.map_err(|error| {
+            match error.names().http {
+                500.. => warn!(%error, "a request failed"),
+                _ => debug!(%error, "a request was refused"),
+            }
+            Problem::from(error)
+        }),
         Err(_) => {
             let detail = "the request could not be finished; see the log of the daemon";
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail.to_owned()))

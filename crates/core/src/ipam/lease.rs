@@ -1,0 +1,149 @@
+//! Leases: aligned runs of units lent to one node, which then allocates from them alone.
+//!
+//! A lease is itself an allocation: a prefix of the pool's block size, held by a node, in a plane of its own beside the
+//! network's (`NETWORK/leases`). So it is stored, compared and swapped like everything else, and needs no second kind
+//! of record. The addresses inside stay in the blocks of the network: a lease says who may take them, not who has them.
+
+use super::pool_index::{EVERYWHERE, Window};
+use super::units::Units;
+use super::{Entropy, Ipam, Reason, SlotId};
+use crate::addr::{Cidr, whole_units};
+use crate::block::{BlockKey, Slot, State};
+use crate::error::Error;
+use crate::holder::{Attachment, Holder, Kind};
+use crate::model::{Gateway, LEASE_TYPE, Pool};
+use crate::time::Time;
+
+/// A run of units lent to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The pool it is of.
+    pub pool: String,
+    /// Who has it.
+    pub node: String,
+    /// Its addresses.
+    pub prefix: Cidr,
+    /// Since when.
+    pub since: Time,
+}
+
+impl Pool {
+    /// The pool that this one's leases are given out from.
+    pub(super) fn of_leases(&self) -> Option<Self> {
+        let lending = self.lending?;
+        Some(Self {
+            network: format!("{}/leases", self.network).into(),
+            kind: LEASE_TYPE.to_owned(),
+            family: self.family,
+            unit_len: lending.block_len,
+            gateway: Gateway::None,
+            ..Self::new(lease_pool(&self.name), self.ranges.clone())
+        })
+    }
+}
+
+/// No manifest has a slash in its name.
+fn lease_pool(pool: &str) -> String {
+    format!("{pool}/leases")
+}
+
+/// What a node's leases of a pool are found by.
+const fn key<'a>(pool: &'a str, node: &'a str) -> Attachment<'a> {
+    Attachment { network: "", id: node, ifname: pool }
+}
+
+impl Ipam {
+    /// Lends a node another run of a pool.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPool`], [`Error::Invalid`] if the pool does not lend, [`Error::PoolExhausted`] if all is lent.
+    pub fn lend(&mut self, pool: &str, node: &str, now: Time, entropy: &mut Entropy) -> Result<Lease, Error> {
+        if !self.names.contains_key(pool) {
+            return Err(Error::UnknownPool(pool.to_owned()));
+        }
+        let Some(&lender) = self.names.get(&lease_pool(pool)) else {
+            let reason = format!("pool {pool:?} lends nothing; set its blockSize");
+            return Err(Error::Invalid { field: "pool".to_owned(), reason });
+        };
+        let exhausted = || Error::PoolExhausted { pools: vec![pool.to_owned()], cooling: 0, next_free: None };
+        let pick = self.pools[lender].index.next(now, entropy, EVERYWHERE);
+        let (unit, _) = pick.ok_or_else(exhausted)?;
+        let (block, slot) = BlockKey::of(&self.pools[lender].plane, unit);
+        let holder = Holder { kind: Kind::Named, id: node.to_owned(), ifname: pool.to_owned(), ..Holder::default() };
+        holder.validate()?;
+        let since = self.tick(now);
+        let id = SlotId::new(self.entry(&block), slot);
+        self.write(id, Some(Slot::active(holder, since)));
+        let prefix = block.plane.prefix(unit);
+        Ok(Lease { pool: pool.to_owned(), node: node.to_owned(), prefix, since })
+    }
+
+    /// Every lease of a pool, in order of address.
+    #[must_use]
+    pub fn leases(&self, pool: &str) -> Vec<Lease> {
+        let Some(&lender) = self.names.get(&lease_pool(pool)) else { return Vec::new() };
+        let state = &self.pools[lender];
+        self.slots_in(&state.plane, &state.own)
+            .filter(|(_, view)| view.state == State::Active)
+            .filter_map(|(unit, view)| {
+                let prefix = state.plane.prefix(unit);
+                Some(Lease { pool: pool.to_owned(), node: view.holder()?.id, prefix, since: view.since })
+            })
+            .collect()
+    }
+
+    /// Takes a lease back in which nothing is in use.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] names the holders; [`Error::Invalid`] if the node has no such lease.
+    pub fn return_lease(&mut self, lease: &Lease, now: Time) -> Result<(), Error> {
+        let own = self.find_attachment(key(&lease.pool, &lease.node));
+        let is = |&&id: &&SlotId| self.unit(id).is_some_and(|(plane, unit)| plane.prefix(unit) == lease.prefix);
+        let Some(&id) = own.iter().find(is) else {
+            let reason = format!("node {:?} has no lease {} of pool {:?}", lease.node, lease.prefix, lease.pool);
+            return Err(Error::Invalid { field: "lease".to_owned(), reason });
+        };
+        let mut users = Vec::new();
+        if let Some(plane) = self.pool(&lease.pool).map(|pool| pool.plane()) {
+            let inside = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
+            let taken = self.slots_in(&plane, &inside).filter(|(_, view)| view.state != State::Released);
+            let named = taken.filter_map(|(unit, view)| Some(format!("{} by {}", plane.addr(unit), view.holder()?)));
+            users.extend(named.take(5));
+        }
+        if !users.is_empty() {
+            let object = format!("lease {} of node {:?}", lease.prefix, lease.node);
+            return Err(Error::InUse { object, holders: users.join(", ") });
+        }
+        let stamp = self.tick(now);
+        self.write(id, Some(Slot::released(stamp)));
+        Ok(())
+    }
+
+    /// A unit for a node from a pool that lends: from its leases, from a new lease, or borrowed from another's.
+    pub(super) fn pick_leased(
+        &mut self,
+        pool: usize,
+        node: &str,
+        now: Time,
+        entropy: &mut Entropy,
+    ) -> Option<(u128, Reason)> {
+        let (name, unit_len) = (self.pools[pool].pool.name.clone(), self.pools[pool].plane.unit_len);
+        let leased = self.find_attachment(key(&name, node));
+        let window = |prefix: Cidr| whole_units(prefix.range(), unit_len);
+        let own: Vec<Window> = (leased.iter())
+            .filter_map(|&id| self.unit(id).and_then(|(plane, unit)| window(plane.prefix(unit))))
+            .collect();
+        let mut pick = self.pools[pool].index.next(now, entropy, &own);
+        while pick.is_none() {
+            // A lease may hold nothing that can be given out, e.g. where all of it is reserved; then another is taken.
+            let Ok(lease) = self.lend(&name, node, now, entropy) else { break };
+            let fresh: Vec<Window> = window(lease.prefix).into_iter().collect();
+            pick = self.pools[pool].index.next(now, entropy, &fresh);
+        }
+        let strict = self.pools[pool].pool.lending.is_some_and(|lending| lending.strict);
+        if pick.is_none() && !strict {
+            pick = self.pools[pool].index.next(now, entropy, EVERYWHERE);
+        }
+        pick
+    }
+}

@@ -1,0 +1,117 @@
+//! Runs of a pool lent to nodes.
+
+mod common;
+
+use berth_core::error::Error;
+use berth_core::ipam::{Entropy, Group, Ipam};
+use berth_core::model::{Lending, Pool};
+use common::*;
+use std::collections::BTreeSet;
+
+fn lending(ranges: &[&str], block_len: u8, strict: bool) -> Pool {
+    Pool { lending: Some(Lending { block_len, strict }), ..whole("p", ranges) }
+}
+
+fn add_on(ipam: &mut Ipam, id: &str, node: &str) -> Result<String, Error> {
+    let mut wanted = request(container(id), vec![Group::default()]);
+    wanted.subject.node = node.into();
+    ipam.allocate(&wanted, NOW, &mut Entropy(1)).map(|outcome| given(&outcome).remove(0))
+}
+
+fn nodes(ipam: &Ipam) -> Vec<(String, String)> {
+    ipam.leases("p").into_iter().map(|lease| (lease.prefix.to_string(), lease.node)).collect()
+}
+
+#[test]
+fn a_node_allocates_from_its_own_leases() {
+    let mut ipam = ipam([lending(&["10.0.0.0/24"], 26, false)]);
+    for n in 0..100 {
+        let node = if n % 2 == 0 { "a" } else { "b" };
+        let address = ip(&add_on(&mut ipam, &format!("c{n}"), node).unwrap());
+        let lease = ipam.leases("p").into_iter().find(|lease| lease.prefix.contains(address)).unwrap();
+        assert_eq!(lease.node, node);
+    }
+    let lent = [("10.0.0.0/26", "a"), ("10.0.0.64/26", "b")].map(|(p, n)| (p.to_owned(), n.to_owned()));
+    assert_eq!(nodes(&ipam), lent, "fifty each fit one lease");
+    assert_sound(&ipam);
+}
+
+/// Invariant 6: what is lent to others is borrowed when nothing else is left, unless the pool is strict.
+#[test]
+fn the_last_addresses_are_borrowed() {
+    for strict in [false, true] {
+        let mut ipam = ipam([lending(&["10.0.0.0/29"], 30, strict)]);
+        add_on(&mut ipam, "a0", "a").unwrap();
+        add_on(&mut ipam, "b0", "b").unwrap();
+        let more: Vec<_> = (1..8).map(|n| add_on(&mut ipam, &format!("a{n}"), "a")).collect();
+        let served: BTreeSet<&String> = more.iter().flatten().collect();
+        assert_eq!(served.len(), if strict { 3 } else { 6 });
+        assert!(matches!(more.last(), Some(Err(Error::PoolExhausted { .. }))));
+        assert_sound(&ipam);
+    }
+}
+
+#[test]
+fn a_lease_goes_back_when_nothing_in_it_is_used() {
+    let mut ipam = ipam([lending(&["10.0.0.0/29"], 30, true)]);
+    add_on(&mut ipam, "c", "a").unwrap();
+    let lease = ipam.leases("p").remove(0);
+    let error = ipam.return_lease(&lease, NOW).unwrap_err();
+    assert!(matches!(&error, Error::InUse { holders, .. } if holders.contains("10.0.0.0 by")), "{error}");
+    del(&mut ipam, "c");
+    ipam.return_lease(&lease, NOW).unwrap();
+    assert_eq!(nodes(&ipam), []);
+    assert!(matches!(ipam.return_lease(&lease, NOW), Err(Error::Invalid { .. })), "once");
+    for n in 0..8 {
+        add_on(&mut ipam, &format!("b{n}"), "b").unwrap();
+    }
+    assert_eq!(nodes(&ipam).len(), 2, "the other node may have it all now");
+    assert_sound(&ipam);
+}
+
+#[test]
+fn leases_of_any_size() {
+    // Part of a block, a block, several blocks, and prefixes as units.
+    for (ranges, block_len) in [("10.0.0.0/24", 29), ("10.0.0.0/24", 26), ("10.0.0.0/16", 22), ("fd00::/48", 112)] {
+        let mut ipam = ipam([lending(&[ranges], block_len, false)]);
+        add_on(&mut ipam, "c", "a").unwrap();
+        assert_eq!(ipam.leases("p")[0].prefix.prefix_len(), block_len);
+        let lent = ipam.lend("p", "b", NOW, &mut Entropy(1)).unwrap();
+        assert!(!lent.prefix.covers(ipam.leases("p")[0].prefix.range()));
+        assert_sound(&ipam);
+    }
+    let mut delegating = lending(&["fd00::/40"], 48, false);
+    delegating.unit_len = 64;
+    let mut ipam = ipam([delegating]);
+    assert_eq!(add_on(&mut ipam, "c", "a").unwrap(), "fd00::");
+    assert_eq!(nodes(&ipam), [("fd00::/48".to_owned(), "a".to_owned())]);
+}
+
+#[test]
+fn what_is_lent_binds_the_configuration() {
+    let mut ipam = ipam([lending(&["10.0.0.0/24"], 26, false)]);
+    add_on(&mut ipam, "c", "a").unwrap();
+    let edit = |pool: Pool| config([pool]);
+    assert!(ipam.admits(&edit(lending(&["10.0.0.0/23"], 26, false))).is_ok(), "more is fine");
+    assert!(matches!(ipam.admits(&edit(lending(&["10.0.0.0/24"], 27, false))), Err(Error::InUse { .. })));
+    for (pool, field) in
+        [(lending(&["10.0.0.0/27"], 26, false), "blockSize"), (lending(&["10.0.0.0/24"], 33, false), "blockSize")]
+    {
+        let error = edit(pool).validate().unwrap_err();
+        assert!(error.to_string().contains(field), "{error}");
+    }
+    assert!(matches!(ipam.lend("absent", "a", NOW, &mut Entropy(1)), Err(Error::UnknownPool(_))));
+    let plain = common::ipam([pool("p", &["10.0.0.0/24"])]).lend("p", "a", NOW, &mut Entropy(1));
+    assert!(matches!(plain, Err(Error::Invalid { .. })));
+}
+
+/// The pool behind a pool that lends is nobody's business.
+#[test]
+fn requests_do_not_see_the_pool_of_leases() {
+    let mut ipam = ipam([lending(&["10.0.0.0/24"], 26, false)]);
+    assert_eq!(ipam.pools().count(), 1);
+    assert_eq!(ipam.networks(), ["default"]);
+    add(&mut ipam, container("c"), from(&["*"])).unwrap();
+    assert_eq!(ipam.leases("p"), [], "who names no node needs no lease");
+    assert!(matches!(add(&mut ipam, container("d"), from(&["p/leases"])), Err(Error::UnknownPoolType { .. })));
+}
