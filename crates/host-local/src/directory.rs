@@ -68,7 +68,7 @@ impl Directory {
         let facts = sys::facts(&dir).map_err(|errno| Error::Io { op: "stat", path: path.clone(), errno })?;
         let mut state =
             host.boot.and_then(|boot| read_state(&lock, boot)).unwrap_or(State::new(host.boot.unwrap_or(0)));
-        let own_path = data_dir.join(".berth").join(network);
+        let own_path = own_path(data_dir, network);
         let spares = sys::open_dir(&own_path).ok().map(|own| Spares::new(own, state.spares));
         let index = match state.seal == Seal::of(facts) {
             true => open_index(spares.as_ref(), host, &state),
@@ -250,6 +250,11 @@ impl Directory {
     pub(super) fn failed(&self, op: &'static str, name: &str, errno: Errno) -> Error {
         Error::Io { op, path: if name.is_empty() { self.path.clone() } else { self.path.join(name) }, errno }
     }
+}
+
+/// Where Berth keeps its own things about a network.
+pub(crate) fn own_path(data_dir: &Path, network: impl AsRef<Path>) -> PathBuf {
+    data_dir.join(".berth").join(network)
 }
 
 /// Opens the directory and waits for its lock, until the lock that was waited for is still the one in the directory:

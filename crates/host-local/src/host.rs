@@ -1,8 +1,12 @@
 //! What proves that a lease is of an earlier boot.
 
+use crate::index::Slot;
+use crate::lease::Held;
+use crate::owner::Owner;
 use crate::sys;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::time::ClockId;
+use std::collections::HashMap;
 
 const SECOND: i64 = 1_000_000_000;
 /// How far two clocks may differ and still agree. Leases written this close to the boot are given the benefit of the
@@ -26,6 +30,30 @@ impl Host {
     /// Whether a file whose inode last changed at `changed` is certainly older than this boot.
     pub(crate) fn predates(booted: Option<i64>, changed: i64) -> bool {
         booted.is_some_and(|booted| changed < booted - TOLERANCE)
+    }
+}
+
+/// What is known about the age of a network's leases.
+pub(crate) struct Ages {
+    boot: Option<u64>,
+    booted: Option<i64>,
+    indexed: HashMap<(u128, Held), u64>,
+}
+
+impl Ages {
+    /// What a machine knows by its clocks and by an index.
+    pub(crate) fn new(host: Host, index: &[Slot]) -> Self {
+        let indexed = index.iter().map(|slot| ((slot.owner, slot.held), slot.boot)).collect();
+        Self { boot: host.boot, booted: (host.booted)(), indexed }
+    }
+
+    /// Whether a lease is certainly of an earlier boot: the index names this very file in an entry of another boot, or
+    /// it does not know the file, and the file is older than this boot by clocks that agree.
+    pub(crate) fn is_dead(&self, owner: &Owner, lease: Held) -> bool {
+        match self.indexed.get(&(owner.hash(), lease)) {
+            Some(&boot) => self.boot.is_some_and(|now| now != boot),
+            None => Host::predates(self.booted, lease.changed),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Reading host-local's leases to take them over elsewhere.
 
-use crate::lease;
+use crate::directory::own_path;
+use crate::host::{Ages, Host};
+use crate::index::{self, Slot};
+use crate::lease::{self, Held};
 use crate::sys;
 use std::io;
 use std::net::IpAddr;
@@ -18,6 +21,8 @@ pub struct Lease {
     pub ifname: Option<String>,
     /// When the lease was written.
     pub modified: SystemTime,
+    /// Whether it is certainly of an earlier boot, so that its container is gone.
+    pub stale: bool,
 }
 
 /// The content of a network directory.
@@ -35,6 +40,12 @@ pub struct Leases {
 /// # Errors
 /// If the directory or one of the leases cannot be read: half a picture would free the other half.
 pub fn read_leases(dir: &Path) -> io::Result<Leases> {
+    read_on(Host::this(), dir)
+}
+
+pub(crate) fn read_on(host: Host, dir: &Path) -> io::Result<Leases> {
+    // The index comes first: what it says about an earlier boot stays true, but the plugin may forget it any time.
+    let ages = Ages::new(host, &indexed(dir).unwrap_or_default());
     let scan = lease::scan(&sys::open_dir(dir)?)?;
     if let Some((address, errno)) = scan.unreadable.first() {
         let path = dir.join(address.to_string());
@@ -52,10 +63,17 @@ pub fn read_leases(dir: &Path) -> io::Result<Leases> {
             container: container.to_owned(),
             ifname: ifname.map(str::to_owned),
             modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(file.modified).unwrap_or(0)),
+            stale: ages.is_dead(&owner, Held { address, changed: file.changed }),
         });
     }
     found.leases.sort_by_key(|lease| lease.address);
     Ok(found)
+}
+
+/// What the plugin has noted about the leases, if it ever worked here.
+fn indexed(dir: &Path) -> Option<Vec<Slot>> {
+    let own = sys::open_dir(&own_path(dir.parent()?, dir.file_name()?)).ok()?;
+    index::peek(&own).ok()
 }
 
 #[cfg(test)]

@@ -100,9 +100,7 @@ impl Index {
 
     /// Every slot in use, whatever the size of the table and whenever it was written.
     pub(crate) fn load(&self) -> io::Result<Vec<Slot>> {
-        let bytes = sys::read_all(&self.file)?;
-        let slots = bytes.chunks_exact(BUCKET).flat_map(|bucket| bucket.chunks_exact(SLOT));
-        Ok(slots.filter_map(Slot::decode).collect())
+        load(&self.file)
     }
 
     /// Makes the table anew, of a size that leaves room to grow.
@@ -130,6 +128,17 @@ impl Index {
         let read = sys::read_at(&self.file, bucket, offset)?.len();
         if read == BUCKET { Ok(offset) } else { Err(Errno::ILSEQ) }
     }
+}
+
+/// Every slot in use of the index in a directory, for one who only wants to look.
+pub(crate) fn peek(dir: &OwnedFd) -> io::Result<Vec<Slot>> {
+    load(&sys::open(dir, NAME, Access::Read)?)
+}
+
+fn load(file: &OwnedFd) -> io::Result<Vec<Slot>> {
+    let bytes = sys::read_all(file)?;
+    let slots = bytes.chunks_exact(BUCKET).flat_map(|bucket| bucket.chunks_exact(SLOT));
+    Ok(slots.filter_map(Slot::decode).collect())
 }
 
 /// Puts the leases of an owner into its bucket, in place of those it had there.

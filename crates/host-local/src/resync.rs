@@ -3,16 +3,14 @@
 //! It also clears away what holds addresses for nobody:
 //! - empty lease files, left by a full disk or a crash. Both programs write a lease under the lock, so under the lock
 //!   nobody is about to fill one;
-//! - leases of an earlier boot. That a lease is one is known if the index, in an entry of an earlier boot, names this
-//!   very file, or if the file is older than this boot by clocks that agree. What is not known to be dead is kept, and
-//!   taken into the index, so that it is known at the next boot.
+//! - leases of an earlier boot. What is not [known](crate::host) to be dead is kept, and taken into the index, so that
+//!   it is known at the next boot.
 
 use crate::directory::{Directory, Leases};
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::Ages;
 use crate::index::Index;
 use crate::lease::{self, Held};
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 impl Directory {
@@ -41,16 +39,11 @@ impl Directory {
 
     /// Removes the leases of earlier boots, from the disk and from `leases`.
     fn bury_the_dead(&mut self, leases: &mut Leases) {
-        let booted = (self.host.booted)();
-        let known = self.index.as_ref().and_then(|index| index.load().ok()).unwrap_or_default();
-        let known: HashMap<_, _> = known.iter().map(|slot| ((slot.owner, slot.held), slot.boot)).collect();
+        let indexed = self.index.as_ref().and_then(|index| index.load().ok()).unwrap_or_default();
+        let ages = Ages::new(self.host, &indexed);
         leases.retain(|owner, held| {
-            let hash = owner.hash();
-            held.retain(|lease| {
-                let is_dead = match known.get(&(hash, *lease)) {
-                    Some(boot) => Some(*boot) != self.host.boot,
-                    None => Host::predates(booted, lease.changed),
-                };
+            held.retain(|&lease| {
+                let is_dead = ages.is_dead(owner, lease);
                 if is_dead {
                     self.clear(lease.address);
                 }

@@ -2,6 +2,7 @@
 
 use crate::node::Node;
 use crate::socket;
+use berth_wire::cni::code;
 use berth_wire::protocol::{Request, Response};
 use berth_wire::queue;
 use std::path::{Path, PathBuf};
@@ -35,12 +36,22 @@ impl Queue {
             match queue::read(&path) {
                 Ok(Some(request)) => {
                     let stamp = if booted { 0 } else { request.stamp };
-                    if let Err(problem) = work_off(node, Request { stamp, ..request }) {
-                        warn!(problem, file = %path.display(), "cannot work off a queued deletion; it will be tried again");
-                        break;
-                    }
-                    done += 1;
-                    if let Err(error) = queue::remove(&path) {
+                    let removed = match socket::answer(node, Request { stamp, ..request }) {
+                        // Our own trouble, which passes; everything else stays as it is however often it is tried.
+                        Response::Error(error) if matches!(error.code, code::IO_FAILURE | code::TRY_AGAIN) => {
+                            warn!(%error, file = %path.display(), "a queued deletion will be tried again");
+                            break;
+                        }
+                        Response::Error(error) => {
+                            warn!(%error, file = %path.display(), "a queued deletion was refused and is set aside");
+                            queue::set_aside(&path)
+                        }
+                        Response::Ok(_) | Response::Done => {
+                            done += 1;
+                            queue::remove(&path)
+                        }
+                    };
+                    if let Err(error) = removed {
                         warn!(%error, file = %path.display(), "cannot remove a queued deletion");
                         break;
                     }
@@ -56,12 +67,5 @@ impl Queue {
             node.metrics.queue_drained.inc_by(done);
             info!(deletions = done, "worked off deletions that were queued while nobody listened");
         }
-    }
-}
-
-fn work_off(node: &Node, request: Request) -> Result<(), String> {
-    match socket::answer(node, request) {
-        Response::Error(error) => Err(error.msg),
-        Response::Ok(_) | Response::Done => Ok(()),
     }
 }

@@ -82,8 +82,6 @@ pub mod code {
     pub const TRY_AGAIN: u32 = 11;
     /// The plugin cannot serve ADD now.
     pub const UNAVAILABLE: u32 = 50;
-    /// The plugin cannot serve ADD now, and running containers may suffer too.
-    pub const UNAVAILABLE_LIMITED: u32 = 51;
     /// Something unforeseen.
     pub const INTERNAL: u32 = 999;
 }

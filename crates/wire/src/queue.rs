@@ -93,11 +93,16 @@ pub fn read(path: &Path) -> io::Result<Option<Request>> {
     let whole = bytes.len() <= MAX_FRAME;
     match protocol::decode(&bytes) {
         Ok(request) if whole => Ok(Some(request)),
-        _ => {
-            fs::rename(path, path.with_extension("bad"))?;
-            Ok(None)
-        }
+        _ => set_aside(path).map(|()| None),
     }
+}
+
+/// Takes a file that nothing can be done with out of the queue, and keeps it as `NAME.bad`.
+///
+/// # Errors
+/// If it cannot be moved.
+pub fn set_aside(path: &Path) -> io::Result<()> {
+    fs::rename(path, path.with_extension("bad"))
 }
 
 /// Takes a file that has been worked off out of the queue. One that is gone already is fine.

@@ -39,15 +39,26 @@ struct Outcome {
     refused: Vec<Refused>,
     /// Files that are no lease.
     skipped: usize,
+    /// Leases of an earlier boot, whose containers are gone.
+    stale: usize,
+    /// Leases of old versions, which did not write the interface.
+    without_interface: usize,
 }
 
 pub(super) fn run(args: &HostLocalArgs, client: &Client, ui: &mut Ui) -> Result<()> {
     let mut outcomes = Vec::new();
     for (name, dir) in networks(args)? {
         let found = read_leases(&dir).map_err(|error| Error::file(&dir, &error))?;
-        let progress = progress(found.leases.len(), &name, ui);
-        let mut outcome = Outcome { cni_network: name, skipped: found.skipped, ..Outcome::default() };
-        for leases in found.leases.chunks(CHUNK) {
+        let (stale, live): (Vec<_>, Vec<_>) = found.leases.into_iter().partition(|lease| lease.stale);
+        let progress = progress(live.len(), &name, ui);
+        let mut outcome = Outcome {
+            cni_network: name,
+            skipped: found.skipped,
+            stale: stale.len(),
+            without_interface: live.iter().filter(|lease| lease.ifname.is_none()).count(),
+            ..Outcome::default()
+        };
+        for leases in live.chunks(CHUNK) {
             let answer = client.post(&["import"], &request(args, &outcome.cni_network, leases))?;
             let Chunk { imported, known, refused } = client.read(answer)?;
             outcome.imported.extend(imported);
@@ -65,7 +76,7 @@ pub(super) fn run(args: &HostLocalArgs, client: &Client, ui: &mut Ui) -> Result<
 
 fn request(args: &HostLocalArgs, cni_network: &str, leases: &[Lease]) -> Value {
     let lease = |lease: &Lease| {
-        // Old versions of host-local did not write the interface; then it is whichever the container has.
+        // Old versions of host-local did not write the interface; an empty one stands for whichever the container has.
         let mut value = json!({
             "address": lease.address,
             "container": lease.container,
@@ -95,8 +106,10 @@ fn networks(args: &HostLocalArgs) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&args.dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if path.is_dir() {
-            found.push((name_of(&path), path));
+        let name = name_of(&path);
+        // No network has a name that begins with a dot; `.berth` is where Berth's own host-local keeps its index.
+        if path.is_dir() && !name.starts_with('.') {
+            found.push((name, path));
         }
     }
     found.sort();
@@ -128,10 +141,15 @@ fn report(outcomes: &[Outcome], args: &HostLocalArgs, ui: &mut Ui) -> Result<()>
             _ => tables(outcomes, args.apply, ui)?,
         }
     }
-    let skipped: usize = outcomes.iter().map(|outcome| outcome.skipped).sum();
-    if skipped > 0 {
-        ui.note(&format!("{} passed over: empty, or not named after an address.", human::counted(skipped, "file")));
-    }
+    let mut note = |count: fn(&Outcome) -> usize, noun, what| {
+        let count = outcomes.iter().map(count).sum();
+        if count > 0 {
+            ui.note(&format!("{} {what}", human::counted(count, noun)));
+        }
+    };
+    note(|o| o.skipped, "file", "passed over: empty, or not named after an address.");
+    note(|o| o.stale, "lease", "of an earlier boot left out.");
+    note(|o| o.without_interface, "lease", "without an interface, which stands for any of the container's.");
     if !args.apply {
         ui.note("Nothing was changed. Run again with --apply to take these leases over.");
     }

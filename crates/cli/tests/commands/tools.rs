@@ -1,9 +1,11 @@
 //! status, check, import, completions, man, version.
 
 use crate::canned::{Answer, problem, run, transcript};
+use berth_host_local::{Call, Command};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 fn usage(counts: [&str; 7]) -> Value {
     let names = ["capacity", "inUse", "held", "cooling", "quarantined", "reserved", "free"];
@@ -97,6 +99,43 @@ fn import_shows_first_and_then_does() {
         ]
         .join("\n\n")
     );
+}
+
+/// Leases addresses as the plugin does, then makes all that it noted the notes of an earlier boot.
+fn lease_before_the_boot(data_dir: &Path, network: &str, containers: &[&str]) {
+    let config = json!({
+        "cniVersion": "1.0.0",
+        "name": network,
+        "ipam": { "type": "host-local", "dataDir": data_dir, "subnet": "10.88.0.0/24" },
+    });
+    for container in containers {
+        let config = config.to_string();
+        let call = Call { config: config.as_bytes(), container, ifname: "eth0", args: "", stamp: 1 };
+        berth_host_local::run(Command::Add, &call).unwrap();
+    }
+    let index = data_dir.join(".berth").join(network).join("index");
+    let mut bytes = fs::read(&index).unwrap();
+    for slot in bytes.chunks_exact_mut(4096).flat_map(|bucket| bucket.chunks_exact_mut(48)) {
+        if slot.iter().any(|&byte| byte != 0) {
+            slot[40] ^= 1;
+        }
+    }
+    fs::write(&index, bytes).unwrap();
+}
+
+#[test]
+fn import_leaves_out_what_an_earlier_boot_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    lease_before_the_boot(dir.path(), "podman", &["dead1", "dead2", "dead3"]);
+    fs::write(dir.path().join("podman/10.88.0.9"), "live\r\neth0").unwrap();
+    fs::write(dir.path().join("podman/10.88.0.10"), "old").unwrap();
+    let path = dir.path().display().to_string();
+    let answer: Answer = (200, json!({ "imported": ["10.88.0.9", "10.88.0.10"], "known": [], "refused": [] }));
+    let show = |line: &str| {
+        let shown = transcript(&format!("import host-local {path} {line}"), std::slice::from_ref(&answer));
+        without_times(&shown.replace(&path, "DIR"))
+    };
+    assert_snapshot!([show("--apply"), show("-o json -q")].join("\n\n"));
 }
 
 #[test]

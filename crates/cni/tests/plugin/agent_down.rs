@@ -97,6 +97,46 @@ fn del_stays_queued_if_the_daemon_that_came_back_cannot_do_it() {
     assert_eq!(host.queued().len(), 1);
 }
 
+/// Its disk is full, or too many want the same: neither is for the container to wait for.
+#[test]
+fn del_is_queued_if_the_daemon_cannot_do_it_now() {
+    for code in [5, 11] {
+        let host = Host::new();
+        let error = || Some(Response::Error(berth_wire::cni::Error::new(code, "no space left on device")));
+        let daemon = host.daemon(vec![error(), error()]);
+        let ran = Plugin::new("DEL").run(host.config("1.0.0", "", ""));
+        ran.silent();
+        assert!(ran.stderr.contains("no space left on device; DEL of c1 is queued in"), "{}", ran.stderr);
+        let requests = daemon.join().unwrap();
+        assert_eq!(requests[0], requests[1]);
+        assert_eq!(host.queued(), requests[..1]);
+    }
+}
+
+#[test]
+fn del_is_not_queued_if_the_daemon_can_do_it_after_all() {
+    let host = Host::new();
+    let error = berth_wire::cni::Error::new(11, "busy");
+    let daemon = host.daemon(vec![Some(Response::Error(error)), Some(Response::Done)]);
+    let ran = Plugin::new("DEL").run(host.config("1.0.0", "", ""));
+    ran.silent();
+    assert_eq!(ran.stderr, "");
+    daemon.join().unwrap();
+    assert!(host.queued().is_empty());
+}
+
+#[test]
+fn del_that_can_be_neither_done_nor_queued_fails_with_both_reasons() {
+    let host = Host::new();
+    std::fs::write(host.path("queue"), "in the way").unwrap();
+    let error = berth_wire::cni::Error::new(5, "no space left on device").hint("make room");
+    let daemon = host.daemon(vec![Some(Response::Error(error))]);
+    let (msg, details) = Plugin::new("DEL").run(host.config("1.0.0", "", "")).failed(5);
+    assert!(msg.contains("cannot queue DEL") && msg.contains("no space left on device"), "{msg}");
+    assert_eq!(details, "make room");
+    daemon.join().unwrap();
+}
+
 /// A daemon that listens before it drains misses no DEL, whenever it starts.
 #[test]
 fn no_del_falls_between_queue_and_socket() {

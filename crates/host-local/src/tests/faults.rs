@@ -75,7 +75,8 @@ fn survive(state: usize, command: Command, container: &str, plan: Plan) -> usize
         let own = after.get(&format!("{container}\r\neth0")).copied().unwrap_or(0);
         match command {
             Command::Add => assert_eq!(own, 2, "{}", what()),
-            Command::Del => assert_eq!(own, 0, "{}", what()),
+            // Whose a lease is that could not be read this once, nobody knew; like host-local, DEL passes over it.
+            Command::Del => assert!(own <= usize::from(state > 1 && matches!(plan, Plan::Once(_))), "{}", what()),
             Command::Gc => assert_eq!(after.len(), usize::from(state > 0), "{}", what()),
             _ => {}
         }

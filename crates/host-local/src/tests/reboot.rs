@@ -2,6 +2,7 @@
 
 use super::{Node, got, host};
 use crate::host::Host;
+use crate::import::read_on;
 use std::fs;
 use std::time::{Duration, SystemTime};
 
@@ -77,6 +78,32 @@ fn a_stranger_is_dropped_only_if_it_is_certainly_older_than_the_boot() {
         node.del("x");
         assert_eq!(node.leases().len(), usize::from(kept));
     }
+}
+
+#[test]
+fn leases_of_an_earlier_boot_are_marked_for_who_only_reads() {
+    let mut node = Node::subnet("10.1.2.0/24");
+    node.add("a").unwrap();
+    node.add("b").unwrap();
+    let stale = |node: &Node| {
+        let leases = read_on(node.host, &node.dir()).unwrap().leases;
+        assert_eq!(leases.len(), 2);
+        leases.into_iter().filter(|lease| lease.stale).map(|lease| lease.container).collect::<Vec<_>>()
+    };
+    assert!(stale(&node).is_empty());
+    reboot(&mut node);
+    // host-local has leased the same address to the same container again.
+    fs::remove_file(node.dir().join("10.1.2.2")).unwrap();
+    std::thread::sleep(Duration::from_millis(15));
+    node.put("10.1.2.2", "a\r\neth0");
+    let (before, index) = (node.leases(), fs::read(node.own().join("index")).unwrap());
+    assert_eq!(stale(&node), ["b"]);
+    assert_eq!((node.leases(), fs::read(node.own().join("index")).unwrap()), (before, index), "nothing was changed");
+    node.host.boot = None;
+    assert!(stale(&node).is_empty(), "of which boot they are cannot be told");
+    fs::remove_dir_all(node.own()).unwrap();
+    node.host.booted = || Some(i64::MAX);
+    assert_eq!(stale(&node), ["a", "b"], "without an index the clocks tell");
 }
 
 #[test]

@@ -129,6 +129,25 @@ fn del_does_not_look_at_the_ranges() {
 }
 
 #[test]
+fn del_fails_for_an_unreadable_lease_only_if_it_may_be_its_own() {
+    let node = Node::subnet("10.1.2.0/24");
+    node.add("a").unwrap();
+    node.put("10.1.2.8", "old");
+    // Nobody, not even root, can open a socket as a file.
+    let unreadable = std::os::unix::net::UnixListener::bind(node.dir().join("10.1.2.9")).unwrap();
+    for container in ["a", "old"] {
+        node.del(container);
+    }
+    assert!(node.leases().is_empty());
+    let error = node.call(Command::Del, "a", 0).unwrap_err();
+    assert!(error.code == 5 && error.msg.contains("10.1.2.9"), "{error:?}");
+    drop(unreadable);
+    fs::remove_file(node.dir().join("10.1.2.9")).unwrap();
+    node.del("a");
+    node.assert_sealed();
+}
+
+#[test]
 fn an_add_older_than_the_delete_leaves_nothing() {
     let node = Node::subnet("10.1.2.0/24");
     assert_eq!(node.call(Command::Del, "a", 20), Ok(None));
