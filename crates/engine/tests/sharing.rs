@@ -170,3 +170,42 @@ fn a_repeated_add_survives_conflicts() {
         assert_eq!(ours.allocate(request("known"), None).unwrap().given[0].unit, first.given[0].unit);
     }
 }
+
+/// The same with callers that share a batch: one that repeats its ADD is not touched by another's conflict.
+#[test]
+fn a_repeated_add_is_not_touched_by_the_conflicts_of_others() {
+    let store = MemoryStore::default();
+    let (ours, theirs) = (engine(&store, "10.0.0.0/26", 1), Arc::new(engine(&store, "10.0.0.0/26", 2)));
+    let first = ours.allocate(request("known"), None).unwrap();
+    for round in 0..20 {
+        let (leads, waiting) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        std::thread::scope(|scope| {
+            // It leads while two others get in line, and meanwhile another engine changes the block.
+            let (lead, line, theirs) = (leads.clone(), waiting.clone(), theirs.clone());
+            let ours = &ours;
+            scope.spawn(move || {
+                let hold = move |_: &mut berth_engine::Context<'_>| {
+                    lead.store(1, Ordering::SeqCst);
+                    while line.load(Ordering::SeqCst) < 2 {
+                        std::thread::yield_now();
+                    }
+                    (0..2000).for_each(|_| std::thread::yield_now());
+                    theirs.allocate(request(&format!("theirs{round}")), None).map(|_| ())
+                };
+                ours.transact(hold).unwrap();
+            });
+            while leads.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let known = scope.spawn(|| {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                ours.allocate(request("known"), None).unwrap()
+            });
+            scope.spawn(|| {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                ours.allocate(request(&format!("new{round}")), None).unwrap();
+            });
+            assert_eq!(known.join().unwrap().given[0].unit, first.given[0].unit);
+        });
+    }
+}
