@@ -4,6 +4,7 @@ use crate::rows::{Rows, quantile};
 use anyhow::{Context, Result, bail, ensure};
 use berth_wire::protocol::{AddRequest, Attachment, Op, Request, Response, read_frame, write_frame};
 use std::collections::HashSet;
+use std::io::BufReader;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -57,7 +58,7 @@ impl Client<'_> {
     fn run(&self, end: Instant) -> Result<Seen> {
         let connect =
             || UnixStream::connect(self.path).with_context(|| format!("cannot reach {}", self.path.display()));
-        let (mut stream, mut seen) = (connect()?, Seen::default());
+        let (mut stream, mut seen) = (BufReader::new(connect()?), Seen::default());
         let mut held: Vec<(Attachment, Vec<IpAddr>)> = Vec::with_capacity(HELD);
         while Instant::now() < end {
             let attachment = self.attachment(seen.leases);
@@ -82,7 +83,7 @@ impl Client<'_> {
         Attachment { network: "bench".to_owned(), container, ifname: "eth0".to_owned() }
     }
 
-    fn add(&self, stream: &mut UnixStream, attachment: &Attachment) -> Result<Vec<IpAddr>> {
+    fn add(&self, stream: &mut BufReader<UnixStream>, attachment: &Attachment) -> Result<Vec<IpAddr>> {
         let add = AddRequest {
             attachment: attachment.clone(),
             netns: "/run/netns/bench".to_owned(),
@@ -104,7 +105,7 @@ impl Client<'_> {
         Ok(addresses)
     }
 
-    fn del(&self, stream: &mut UnixStream, attachment: Attachment, addresses: &[IpAddr]) -> Result<()> {
+    fn del(&self, stream: &mut BufReader<UnixStream>, attachment: Attachment, addresses: &[IpAddr]) -> Result<()> {
         // Out of the set first: from the moment the daemon has the request, another may get the address.
         let mut live = self.live.lock().map_err(|_| anyhow::anyhow!("a client panicked"))?;
         for address in addresses {
@@ -115,8 +116,8 @@ impl Client<'_> {
     }
 }
 
-fn call(stream: &mut UnixStream, op: Op) -> Result<Response> {
-    write_frame(stream, &Request::new(berth_wire::boot::stamp(), op))?;
+fn call(stream: &mut BufReader<UnixStream>, op: Op) -> Result<Response> {
+    write_frame(stream.get_mut(), &Request::new(berth_wire::boot::stamp(), op))?;
     match read_frame(stream)? {
         Response::Error(error) => bail!("the daemon refused: {error:?}"),
         response => Ok(response),

@@ -1,15 +1,12 @@
 //! Requests that wait for each other, and their answers.
 //!
-//! At any time at most one thread *leads*: it runs every request that waits, its own among them, then those that came
-//! meanwhile, and after a few rounds passes the lead to one of the latest, if any. The others sleep until they are answered or made to lead. So whatever
-//! arrives during one write of the store shares the next one, and nobody overtakes.
+//! At any time at most one thread *leads*: it runs every request that waits, its own among them, and then passes the
+//! lead to one of those that came meanwhile, if any. The others sleep until they are answered or made to lead. So
+//! whatever arrives during one write of the store shares the next one, and nobody overtakes.
 
 use crate::Context;
 use berth_core::error::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-
-/// How many batches one thread runs before another takes the lead: its own caller waits for all of them.
-const ROUNDS: usize = 32;
 
 /// A request and a place for its answer, with the type of the answer hidden.
 trait Request: Send + Sync {
@@ -99,7 +96,8 @@ struct Line {
 
 impl Waiting {
     /// Joins the line and comes back with the answer. `lead` runs a batch; it is called if it falls to this request.
-    pub(crate) fn answer<R, F>(&self, request: F, lead: impl Fn(&[Job])) -> Result<R, Error>
+    /// `before_waiting` is called before this thread sleeps.
+    pub(crate) fn answer<R, F>(&self, request: F, lead: impl Fn(&[Job]), before_waiting: fn()) -> Result<R, Error>
     where
         R: Send + 'static,
         F: FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
@@ -110,17 +108,14 @@ impl Waiting {
         line.jobs.push(Job(own.clone()));
         let mut leads = !std::mem::replace(&mut line.led, true);
         drop(line);
+        if !leads {
+            before_waiting();
+        }
         loop {
             if leads {
                 let _pass = PassOn(self);
-                // Waking someone else to lead takes longer than a batch; for a while it is quicker to go on.
-                for _ in 0..ROUNDS {
-                    let jobs = std::mem::take(&mut lock(&self.0).jobs);
-                    if jobs.is_empty() {
-                        break;
-                    }
-                    lead(&jobs);
-                }
+                let jobs = std::mem::take(&mut lock(&self.0).jobs);
+                lead(&jobs);
             }
             let mut answer = lock(&own.answer);
             while matches!(*answer, Answer::Waiting | Answer::Decided(_)) && !leads {

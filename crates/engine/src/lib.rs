@@ -8,6 +8,9 @@
 //! the same blocks, those are read again and every request of the batch is decided anew.
 
 mod batch;
+mod call;
+
+pub use call::{Call, Done};
 
 use batch::Waiting;
 use berth_core::block::{BlockKey, Slot, State};
@@ -46,6 +49,7 @@ struct Inner<S> {
     deletions: Tombstones,
     additions: Tombstones,
     entropy: Entropy,
+    before_waiting: fn(),
 }
 
 /// The allocator of one store.
@@ -53,6 +57,7 @@ pub struct Engine<S> {
     inner: Mutex<Inner<S>>,
     waiting: Waiting,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
+    before_waiting: fn(),
 }
 
 impl<S: BlockStore> Engine<S> {
@@ -80,8 +85,22 @@ impl<S: BlockStore> Engine<S> {
             deletions: Tombstones::default(),
             additions: Tombstones::default(),
             entropy: Entropy(seed),
+            before_waiting: || {},
         };
-        Ok(Self { inner: Mutex::new(inner), waiting: Waiting::default(), clock: Box::new(clock) })
+        Ok(Self {
+            inner: Mutex::new(inner),
+            waiting: Waiting::default(),
+            clock: Box::new(clock),
+            before_waiting: || {},
+        })
+    }
+
+    /// Has this called in a thread that is about to wait, for the store or for another thread's batch.
+    #[must_use]
+    pub fn before_waiting(mut self, call: fn()) -> Self {
+        self.before_waiting = call;
+        self.lock().before_waiting = call;
+        self
     }
 
     /// The engine's time.
@@ -98,7 +117,7 @@ impl<S: BlockStore> Engine<S> {
         &self,
         request: impl FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        self.waiting.answer(request, |batch| self.lock().run(batch, self.now()))
+        self.waiting.answer(request, |batch| self.lock().run(batch, self.now()), self.before_waiting)
     }
 
     /// Looks at the state.
@@ -166,21 +185,25 @@ impl<S: BlockStore> Engine<S> {
         }
     }
 
+    /// Runs calls that arrived together in one transaction; an answer for each, in order. One that is refused changes
+    /// nothing and hinders no other.
+    pub fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Done, Error>> {
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        let count = calls.len();
+        let mut calls: Vec<call::Running> = calls.into_iter().map(call::Running::from).collect();
+        let done = self.transact(move |context| Ok(calls.iter_mut().map(|call| call.run(context)).collect()));
+        done.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
     /// Gives out what is asked for. `stamp` is when the request was started, on the clock that deletions use.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn allocate(&self, request: Request, stamp: Option<u64>) -> Result<Outcome, Error> {
-        let mut fresh = None;
-        self.transact(move |context| {
-            let key = request.holder.attachment();
-            let fresh = *fresh.get_or_insert_with(|| context.ipam.of_attachment(key).is_empty());
-            if fresh && context.attempt > 0 {
-                // Part of an earlier attempt may have reached the store before another part met a conflict.
-                context.ipam.release(key, context.now);
-            }
-            context.allocate(&request, stamp)
-        })
+        let mut call = call::Running::from(Call::Add { request: Box::new(request), stamp });
+        self.transact(move |context| call.run(context)).map(Done::given)
     }
 
     /// Takes back everything an attachment has; any number of times, known or not.
@@ -189,9 +212,8 @@ impl<S: BlockStore> Engine<S> {
     /// Only those of the store.
     pub fn release(&self, network: &str, id: &str, ifname: &str, stamp: Option<u64>) -> Result<Vec<IpAddr>, Error> {
         let (network, id, ifname) = (network.to_owned(), id.to_owned(), ifname.to_owned());
-        self.transact(move |context| {
-            Ok(context.release(Attachment { network: &network, id: &id, ifname: &ifname }, stamp))
-        })
+        let mut call = call::Running::from(Call::Del { network, id, ifname, stamp });
+        self.transact(move |context| call.run(context)).map(Done::taken)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
@@ -298,6 +320,9 @@ impl<S: BlockStore> Inner<S> {
                 changed,
             })
             .collect();
+        if self.store.waits(durable) {
+            (self.before_waiting)();
+        }
         let written = self.store.write(&writes, durable)?;
         let mut conflict = false;
         for (write, outcome) in writes.iter().zip(&written) {

@@ -5,13 +5,17 @@
 //! | [`node`] | what both doors share: engine, objects, audit trail |
 //! | `objects` | manifests: applied, listed, deleted |
 //! | `claims` | named addresses: bound, used, let go |
-//! | `socket` | the door for the plugin: blocking threads, because a hand-over costs more than an allocation |
+//! | `door` | the plugin's way in: a unix socket and its threads |
+//! | `connection` | one client of it |
+//! | `socket` | what the plugin asks, and what it is answered |
 //! | `queue` | deletions that were left on disk while nobody listened |
 //! | `http` | the door for people and programs |
 //! | `chores` | what time does: expiry, compaction, pruning |
 
 mod chores;
 mod claims;
+mod connection;
+mod door;
 mod http;
 mod logging;
 mod metrics;

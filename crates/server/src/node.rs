@@ -54,7 +54,7 @@ impl Node {
         let history = History::new(&path).with_context(|| format!("make {}", state_dir.join("audit").display()))?;
         journal.archive_to(history.dir().to_owned());
         let config = objects::configuration(&journal)?;
-        let engine = Engine::open(journal, config, seed(), now)?;
+        let engine = Engine::open(journal, config, seed(), now)?.before_waiting(crate::door::before_waiting);
         let booted = opened.boot_id.as_ref() != Some(&boot_id);
         let (new, name, metrics) = (opened.boot_id.is_none(), name.to_owned(), Metrics::new());
         let node = Self { engine, history, metrics, name, new, booted, _lock: lock };

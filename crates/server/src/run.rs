@@ -1,11 +1,12 @@
 //! Starting, announcing, stopping.
 
 use crate::chores;
+use crate::door::{self, Door};
 use crate::http;
 use crate::logging::{self, LogFormat};
 use crate::node::Node;
 use crate::queue::Queue;
-use crate::socket::{self, Door};
+
 use anyhow::Context;
 use berth_store::Durability;
 use std::net::SocketAddr;
@@ -48,7 +49,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     let example = node.offer_example()?;
 
     // Listen, then drain, then serve: a deletion that was queued comes before any request that could depend on it.
-    let listen = socket::listen(&options.socket);
+    let listen = door::listen(&options.socket);
     let listener = listen.with_context(|| format!("listen on {}", options.socket.display()))?;
     let queue = Arc::new(Queue::beside(&options.socket));
     queue.drain(&node, node.booted);
@@ -71,7 +72,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
             }
         };
         let address = http.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
-        let door = Door::open(listener, node.clone());
+        let door = Door::open(listener, node.clone())?;
         announce(options, address, example);
         let (tell, told) = tokio::sync::watch::channel(false);
         let server = http.map(|listener| tokio::spawn(http::serve(listener, node.clone(), told)));

@@ -1,8 +1,4 @@
-//! The door for the CNI plugin: a unix socket, blocking threads, one frame in and one frame out.
-//!
-//! Each thread accepts, reads, allocates, answers, and accepts again: a request is never handed from one thread to
-//! another, which would cost more than the allocation does. When all threads are busy another one is started, so a
-//! client that dawdles holds up nobody.
+//! What the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin.
 
 use crate::node::Node;
 use berth_core::addr::{Family, Range};
@@ -10,176 +6,70 @@ use berth_core::error::Error;
 use berth_core::holder::{Attachment, Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
+use berth_engine::{Call, Done};
 use berth_wire::cni;
 use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
-use std::fs;
-use std::io::{self, BufReader, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::{debug, warn};
 
-/// A client that says nothing for this long is hung up on.
-const PATIENCE: Duration = Duration::from_secs(30);
-const MIN_THREADS: usize = 4;
-const MAX_THREADS: usize = 256;
-
-/// The listening socket and its threads.
-pub(crate) struct Door {
-    listener: UnixListener,
-    node: Arc<Node>,
-    idle: AtomicUsize,
-    threads: AtomicUsize,
-    stopping: AtomicBool,
-}
-
-/// Listens, without accepting yet: plugins that connect wait.
-pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let mode = fs::metadata(dir)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            warn!(dir = %dir.display(), mode = format!("{:o}", mode & 0o7777), "the socket's directory is open to others");
-        }
-    }
-    if UnixStream::connect(path).is_ok() {
-        let message = format!("another daemon listens on {}; stop it, or choose another --socket", path.display());
-        return Err(io::Error::new(ErrorKind::AddrInUse, message));
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
-}
-
-impl Door {
-    pub(crate) fn open(listener: UnixListener, node: Arc<Node>) -> Arc<Self> {
-        let zero = || AtomicUsize::new(0);
-        let stopping = AtomicBool::new(false);
-        let door = Arc::new(Self { listener, node, idle: zero(), threads: zero(), stopping });
-        for _ in 0..MIN_THREADS {
-            door.add_thread();
-        }
-        door
-    }
-
-    fn add_thread(self: &Arc<Self>) {
-        self.threads.fetch_add(1, Ordering::SeqCst);
-        let door = self.clone();
-        let started = thread::Builder::new().name("socket".to_owned()).spawn(move || {
-            // Also if it panics: a door that counts the dead opens no more threads.
-            let _counted = Counted(&door.threads);
-            door.serve();
-        });
-        if let Err(error) = started {
-            self.threads.fetch_sub(1, Ordering::SeqCst);
-            warn!(%error, "cannot start another thread for the socket");
-        }
-    }
-
-    /// Stops accepting and waits for the requests under way.
-    pub(crate) fn close(&self, patience: Duration) {
-        self.stopping.store(true, Ordering::SeqCst);
-        // Shutting a listening socket down makes every accept() return.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
-        let deadline = Instant::now() + patience;
-        while self.threads.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn serve(self: &Arc<Self>) {
-        loop {
-            self.idle.fetch_add(1, Ordering::SeqCst);
-            let accepted = self.listener.accept();
-            let others_idle = self.idle.fetch_sub(1, Ordering::SeqCst) > 1;
-            if self.stopping.load(Ordering::SeqCst) {
-                return;
-            }
-            match accepted {
-                Ok((stream, _)) => {
-                    if !others_idle && self.threads.load(Ordering::SeqCst) < MAX_THREADS {
-                        self.add_thread();
-                    }
-                    if let Err(error) = self.converse(stream) {
-                        debug!(%error, "a client of the socket went away");
-                    }
-                }
-                Err(error) => {
-                    warn!(%error, "cannot accept on the socket");
-                    thread::sleep(Duration::from_millis(50));
-                }
-            }
-        }
-    }
-
-    fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        if let Err(refusal) = admit(&stream) {
-            // Closing a socket with something unread in it takes the answer along.
-            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-            let _ = protocol::read_frame::<serde::de::IgnoredAny>(&mut stream);
-            return protocol::write_frame(&mut stream, &Response::Error(refusal));
-        }
-        // A frame is read with one call, not one for its length and one for the rest.
-        let mut reader = BufReader::with_capacity(4096, stream.try_clone()?);
-        while !self.stopping.load(Ordering::SeqCst) {
-            let response = match protocol::read_frame(&mut reader) {
-                Ok(request) => answer(&self.node, request),
-                Err(error) if error.kind() == ErrorKind::InvalidData => {
-                    let refusal = cni::Error::new(cni::code::DECODING_FAILURE, format!("not a request: {error}"));
-                    return protocol::write_frame(&mut stream, &Response::Error(refusal));
-                }
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            protocol::write_frame(&mut stream, &response)?;
-        }
-        Ok(())
-    }
-}
-
-struct Counted<'a>(&'a AtomicUsize);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Only root and the daemon's own user may ask, whatever the mode of the socket.
-fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
-    let refuse = |msg: String| Err(cni::Error::new(cni::code::INVALID_ENVIRONMENT, msg));
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Ok(()),
-        Ok(peer) => refuse(format!("user {} may not use this socket; CNI plugins run as root", peer.uid.as_raw())),
-        Err(error) => refuse(format!("cannot tell who is asking: {error}")),
-    }
-}
-
-/// Answers one request, from the socket or from the queue.
-pub(crate) fn answer(node: &Node, request: Request) -> Response {
+/// Answers requests that arrived together, in order. Their ADDs and DELs share one write of the store.
+pub(crate) fn answer_all(node: &Node, requests: Vec<Request>) -> Vec<Response> {
     let started = Instant::now();
-    let (verb, result) = match request.op {
-        _ if request.v != protocol::VERSION => {
-            let msg = format!("protocol version {} is not spoken here, only {}", request.v, protocol::VERSION);
-            let hint = "install the berth-cni that belongs to this daemon";
-            ("unknown", Err(cni::Error::new(cni::code::INCOMPATIBLE_VERSION, msg).hint(hint)))
+    let mut calls: Vec<Call> = Vec::with_capacity(requests.len());
+    let prepared: Vec<Prepared> = requests.into_iter().map(|request| prepare(node, request, &mut calls)).collect();
+    let mut done = node.engine.run_all(calls).into_iter();
+    let mut finish = |prepared: Prepared| {
+        let (verb, result) = match prepared {
+            Prepared::Answered(verb, result) => (verb, result),
+            Prepared::Called(verb) => {
+                let done = done.next().unwrap_or_else(|| Err(Error::Store("no answer; try again".to_owned())));
+                (verb, done.map(respond).map_err(|error| to_cni(&error)))
+            }
+        };
+        node.metrics.observe(verb, result.is_ok(), started.elapsed());
+        match &result {
+            Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
+            Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),
+            Ok(_) => {}
         }
-        Op::Add(add) => ("add", self::add(node, add, request.stamp).map_err(|e| to_cni(&e))),
+        result.unwrap_or_else(Response::Error)
+    };
+    prepared.into_iter().map(&mut finish).collect()
+}
+
+/// Answers one request, e.g. from the queue.
+pub(crate) fn answer(node: &Node, request: Request) -> Response {
+    answer_all(node, vec![request]).pop().unwrap_or(Response::Done)
+}
+
+/// A request on its way.
+enum Prepared {
+    /// Answered without the engine's help, or by a transaction of its own.
+    Answered(&'static str, Result<Response, cni::Error>),
+    /// Among the calls.
+    Called(&'static str),
+}
+
+fn prepare(node: &Node, request: Request, calls: &mut Vec<Call>) -> Prepared {
+    let stamp = Some(request.stamp);
+    if request.v != protocol::VERSION {
+        let msg = format!("protocol version {} is not spoken here, only {}", request.v, protocol::VERSION);
+        let hint = "install the berth-cni that belongs to this daemon";
+        let refusal = cni::Error::new(cni::code::INCOMPATIBLE_VERSION, msg).hint(hint);
+        return Prepared::Answered("unknown", Err(refusal));
+    }
+    match request.op {
+        Op::Add(add) => match self::add(node, add) {
+            Ok(request) => calls.push(Call::Add { request: Box::new(request), stamp }),
+            Err(error) => return Prepared::Answered("add", Err(to_cni(&error))),
+        },
         Op::Del(key) => {
-            let released = node.engine.release(&key.network, &key.container, &key.ifname, Some(request.stamp));
-            ("del", released.map(|_| Response::Done).map_err(|e| to_cni(&e)))
+            calls.push(Call::Del { network: key.network, id: key.container, ifname: key.ifname, stamp });
+            return Prepared::Called("del");
         }
-        Op::Check { attachment, addresses } => ("check", check(node, &attachment, &addresses).map_err(|e| to_cni(&e))),
+        Op::Check { attachment, addresses } => {
+            return Prepared::Answered("check", check(node, &attachment, &addresses).map_err(|e| to_cni(&e)));
+        }
         Op::Gc { network, valid } => {
             let valid: Vec<(String, String)> = valid.into_iter().map(|live| (live.container, live.ifname)).collect();
             let freed = node.engine.transact(move |context| {
@@ -187,17 +77,18 @@ pub(crate) fn answer(node: &Node, request: Request) -> Response {
                 let newer = |key: Attachment<'_>| context.additions.supersede(key, request.stamp);
                 Ok(context.ipam.collect_garbage(&network, &valid, context.now, newer))
             });
-            ("gc", freed.map(|_| Response::Done).map_err(|e| to_cni(&e)))
+            return Prepared::Answered("gc", freed.map(|_| Response::Done).map_err(|e| to_cni(&e)));
         }
-        Op::Status(status) => ("status", self::status(node, status)),
-    };
-    node.metrics.observe(verb, result.is_ok(), started.elapsed());
-    match &result {
-        Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
-        Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),
-        Ok(_) => {}
+        Op::Status(status) => return Prepared::Answered("status", self::status(node, status)),
     }
-    result.unwrap_or_else(Response::Error)
+    Prepared::Called("add")
+}
+
+fn respond(done: Done) -> Response {
+    match done {
+        Done::Given(outcome) => Response::Ok(result(outcome)),
+        Done::Taken(_) => Response::Done,
+    }
 }
 
 fn to_cni(error: &Error) -> cni::Error {
@@ -205,7 +96,8 @@ fn to_cni(error: &Error) -> cni::Error {
     cni::Error::new(names.cni, error.to_string()).hint(names.hint)
 }
 
-fn add(node: &Node, add: AddRequest, stamp: u64) -> Result<Response, Error> {
+/// What an ADD asks for.
+fn add(node: &Node, add: AddRequest) -> Result<CoreRequest, Error> {
     let groups = groups(&add)?;
     let pod = add.pod.unwrap_or_else(|| protocol::Pod { namespace: String::new(), name: String::new(), uid: None });
     let mut request = CoreRequest {
@@ -226,7 +118,7 @@ fn add(node: &Node, add: AddRequest, stamp: u64) -> Result<Response, Error> {
     if let Some(claim) = &add.claim {
         node.use_claim(claim, &mut request)?;
     }
-    node.engine.allocate(request, Some(stamp)).map(|outcome| Response::Ok(result(outcome)))
+    Ok(request)
 }
 
 /// What an ADD asks for, in the words of the core.

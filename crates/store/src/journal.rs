@@ -363,6 +363,10 @@ impl<M: Medium> BlockStore for Journal<M> {
         Ok(written.collect())
     }
 
+    fn waits(&self, durable: bool) -> bool {
+        durable || self.durability == Durability::Always
+    }
+
     fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError> {
         // One process has the file: nobody else changes it.
         Ok(Vec::new())

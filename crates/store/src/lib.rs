@@ -65,6 +65,9 @@ pub trait BlockStore: Send {
     /// If the store failed; then nothing of the batch is in it.
     fn write(&mut self, batch: &[BlockWrite], durable: bool) -> Result<Vec<Written>, StoreError>;
 
+    /// Whether a write makes the caller wait for a disk or for another machine.
+    fn waits(&self, durable: bool) -> bool;
+
     /// The blocks that others have changed since this was last asked.
     ///
     /// # Errors

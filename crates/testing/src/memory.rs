@@ -42,6 +42,10 @@ impl BlockStore for MemoryStore {
         Ok(batch.iter().map(one).collect())
     }
 
+    fn waits(&self, _durable: bool) -> bool {
+        false
+    }
+
     fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError> {
         Ok(Vec::new())
     }

@@ -1,0 +1,97 @@
+//! What a container runtime asks, as a value: several can share a transaction.
+
+use crate::Context;
+use berth_core::error::Error;
+use berth_core::holder::Attachment;
+use berth_core::ipam::{Outcome, Request};
+use std::net::IpAddr;
+
+/// What is asked. `stamp` is when the caller began, on a clock that its ADDs and DELs share.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// Give out addresses.
+    Add {
+        /// To whom, and which.
+        request: Box<Request>,
+        /// When.
+        stamp: Option<u64>,
+    },
+    /// Take back everything an attachment has; any number of times, known or not.
+    Del {
+        /// The CNI network.
+        network: String,
+        /// The container.
+        id: String,
+        /// The interface.
+        ifname: String,
+        /// When.
+        stamp: Option<u64>,
+    },
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// An ADD was served.
+    Given(Outcome),
+    /// A DEL took these back.
+    Taken(Vec<IpAddr>),
+}
+
+impl Done {
+    pub(crate) fn given(self) -> Outcome {
+        match self {
+            Self::Given(outcome) => outcome,
+            Self::Taken(_) => Outcome::default(),
+        }
+    }
+
+    pub(crate) fn taken(self) -> Vec<IpAddr> {
+        match self {
+            Self::Given(_) => Vec::new(),
+            Self::Taken(addresses) => addresses,
+        }
+    }
+}
+
+/// A call that is decided, maybe more than once.
+pub(crate) struct Running {
+    call: Call,
+    /// Whether the attachment had nothing when this was first decided.
+    fresh: Option<bool>,
+}
+
+impl From<Call> for Running {
+    fn from(call: Call) -> Self {
+        Self { call, fresh: None }
+    }
+}
+
+impl Running {
+    /// Decides it; a refusal leaves nothing behind.
+    pub(crate) fn run(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
+        let savepoint = context.ipam.savepoint();
+        let done = self.decide(context);
+        if done.is_err() {
+            context.ipam.rollback_to(savepoint);
+        }
+        done
+    }
+
+    fn decide(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
+        match &self.call {
+            Call::Add { request, stamp } => {
+                let key = request.holder.attachment();
+                let fresh = *self.fresh.get_or_insert_with(|| context.ipam.of_attachment(key).is_empty());
+                if fresh && context.attempt > 0 {
+                    // Part of an earlier attempt may have reached the store before another part met a conflict.
+                    context.ipam.release(key, context.now);
+                }
+                context.allocate(request, *stamp).map(Done::Given)
+            }
+            Call::Del { network, id, ifname, stamp } => {
+                Ok(Done::Taken(context.release(Attachment { network, id, ifname }, *stamp)))
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The socket and the threads behind it.
+//!
+//! One thread at a time has the *watch*: it waits for whatever clients say, and serves all of it in one go, so that
+//! requests which arrive together share one write of the store. Under load it never sleeps: what came while it served
+//! is there when it looks again. That is several times cheaper than a thread per client, whose every request wakes a
+//! sleeper; and a lone request is still served by the thread that heard it.
+//!
+//! Before it waits for anything but clients (a disk, another server, another thread's batch) it hands the watch to the
+//! next: see [`before_waiting`]. So a slow request holds up nobody.
+
+use crate::connection::{Connection, Turn};
+use crate::node::Node;
+use crate::socket;
+use berth_wire::cni;
+use berth_wire::protocol::{Request, Response};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{debug, warn};
+
+/// A client that says nothing for this long is hung up on.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Clients at a time; the next one is told to try again.
+const MAX_CLIENTS: usize = 1024;
+/// Threads at a time: as many requests can wait for something slow.
+const MAX_THREADS: usize = 256;
+/// Idle threads beyond this many end.
+const SPARE_THREADS: usize = 8;
+/// Clients served in one go.
+const TOGETHER: usize = 32;
+/// The listening socket among the clients' numbers.
+const LISTENER: u64 = 0;
+
+/// The listening socket, its clients and its threads.
+pub(crate) struct Door {
+    listener: UnixListener,
+    epoll: OwnedFd,
+    node: Arc<Node>,
+    clients: Mutex<HashMap<u64, Connection>>,
+    numbers: AtomicU64,
+    crew: Mutex<Crew>,
+    relieved: Condvar,
+    stopping: AtomicBool,
+}
+
+/// Who does what.
+#[derive(Default)]
+struct Crew {
+    threads: usize,
+    idle: usize,
+    watched: bool,
+}
+
+thread_local! {
+    /// The door this thread has the watch of.
+    static WATCH: RefCell<Option<Arc<Door>>> = const { RefCell::new(None) };
+}
+
+/// To be called before waiting for something slow: another thread listens to the clients meanwhile.
+pub(crate) fn before_waiting() {
+    if let Some(door) = WATCH.take() {
+        door.hand_over();
+    }
+}
+
+/// Listens, without accepting yet: plugins that connect wait.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let mode = fs::metadata(dir)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            warn!(dir = %dir.display(), mode = format!("{:o}", mode & 0o7777), "the socket's directory is open to others");
+        }
+    }
+    if UnixStream::connect(path).is_ok() {
+        let message = format!("another daemon listens on {}; stop it, or choose another --socket", path.display());
+        return Err(io::Error::new(ErrorKind::AddrInUse, message));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+impl Door {
+    pub(crate) fn open(listener: UnixListener, node: Arc<Node>) -> io::Result<Arc<Self>> {
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        let door = Arc::new(Self {
+            listener,
+            epoll,
+            node,
+            clients: Mutex::default(),
+            numbers: AtomicU64::new(LISTENER + 1),
+            crew: Mutex::default(),
+            relieved: Condvar::new(),
+            stopping: AtomicBool::new(false),
+        });
+        door.add_thread(&mut lock(&door.crew))?;
+        Ok(door)
+    }
+
+    fn add_thread(self: &Arc<Self>, crew: &mut Crew) -> io::Result<()> {
+        let door = self.clone();
+        thread::Builder::new().name("socket".to_owned()).spawn(move || {
+            // Also if it panics: a door that counts the dead has nobody to listen.
+            let _leave = Leave(&door);
+            door.serve();
+        })?;
+        crew.threads += 1;
+        Ok(())
+    }
+
+    /// Stops accepting and waits for the requests under way.
+    pub(crate) fn close(&self, patience: Duration) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // Shutting a listening socket down wakes whoever watches it.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        let deadline = Instant::now() + patience;
+        while lock(&self.crew).threads > 0 && Instant::now() < deadline {
+            self.relieved.notify_all();
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Gives the watch to another thread, to a new one if all are at work.
+    fn hand_over(self: &Arc<Self>) {
+        let mut crew = lock(&self.crew);
+        crew.watched = false;
+        if crew.idle > 0 {
+            return self.relieved.notify_one();
+        }
+        if crew.threads < MAX_THREADS
+            && !self.stopping.load(Ordering::SeqCst)
+            && let Err(error) = self.add_thread(&mut crew)
+        {
+            warn!(%error, "cannot start another thread for the socket");
+        }
+    }
+
+    /// Waits for the watch; false if this thread is one too many.
+    fn take_watch(self: &Arc<Self>) -> bool {
+        let mut crew = lock(&self.crew);
+        if crew.watched && crew.idle >= SPARE_THREADS {
+            return false;
+        }
+        crew.idle += 1;
+        while crew.watched && !self.stopping.load(Ordering::SeqCst) {
+            crew = self.relieved.wait(crew).unwrap_or_else(PoisonError::into_inner);
+        }
+        crew.idle -= 1;
+        crew.watched = true;
+        WATCH.set(Some(self.clone()));
+        true
+    }
+
+    fn serve(self: &Arc<Self>) {
+        let mut events: Vec<Event> = Vec::with_capacity(TOGETHER);
+        // Clients whose next request came along with their last one.
+        let mut eager: Vec<u64> = Vec::new();
+        let mut swept = Instant::now();
+        while !self.stopping.load(Ordering::SeqCst) {
+            let mut watches = WATCH.with_borrow(Option::is_some);
+            if eager.is_empty() && !watches {
+                watches = self.take_watch();
+                if !watches {
+                    return;
+                }
+            }
+            events.clear();
+            if watches {
+                let timeout = rustix::time::Timespec { tv_sec: if eager.is_empty() { 5 } else { 0 }, tv_nsec: 0 };
+                match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => {
+                        warn!(%error, "cannot wait for the clients of the socket");
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                }
+            }
+            if swept.elapsed() > PATIENCE / 6 {
+                swept = Instant::now();
+                lock(&self.clients).retain(|_, client| client.heard.elapsed() < PATIENCE);
+            }
+            let heard = std::mem::take(&mut eager).into_iter().chain(events.drain(..).map(|event| event.data.u64()));
+            eager = self.attend(heard);
+        }
+    }
+
+    /// Hears everyone who said something and answers them together; those who have said more already.
+    fn attend(self: &Arc<Self>, numbers: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut asking: Vec<(u64, Connection)> = Vec::with_capacity(TOGETHER);
+        let mut requests: Vec<Request> = Vec::with_capacity(TOGETHER);
+        for number in numbers {
+            if number == LISTENER {
+                self.accept();
+                continue;
+            }
+            let Some(mut client) = lock(&self.clients).remove(&number) else { continue };
+            match client.turn() {
+                Turn::Request(request) => {
+                    asking.push((number, client));
+                    requests.push(request);
+                }
+                Turn::Waiting => self.wait_for(number, client, true),
+                Turn::Closed => {}
+                Turn::Refused(error) => {
+                    let _ = client.answer(&Response::Error(error));
+                }
+            }
+        }
+        let mut eager = Vec::new();
+        let answers = socket::answer_all(&self.node, requests);
+        for ((number, mut client), response) in asking.into_iter().zip(answers) {
+            if let Err(error) = client.answer(&response) {
+                debug!(%error, "a client of the socket went away");
+            } else if client.has_more() {
+                lock(&self.clients).insert(number, client);
+                eager.push(number);
+            } else {
+                self.wait_for(number, client, true);
+            }
+        }
+        eager
+    }
+
+    /// Lets new clients in.
+    fn accept(&self) {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) if self.stopping.load(Ordering::SeqCst) => return,
+                Err(error) => {
+                    warn!(%error, "cannot accept on the socket");
+                    return thread::sleep(Duration::from_millis(50));
+                }
+            };
+            let clients = lock(&self.clients).len();
+            let refusal = admit(&stream).err().or_else(|| (clients >= MAX_CLIENTS).then(crowded));
+            match Connection::new(stream, refusal) {
+                // Even to be refused one has to wait for one's turn, and there is no room for that either.
+                Ok(_) if clients >= 2 * MAX_CLIENTS => {}
+                Ok(client) => self.wait_for(self.numbers.fetch_add(1, Ordering::Relaxed), client, false),
+                Err(error) => warn!(%error, "cannot serve a client of the socket"),
+            }
+        }
+    }
+
+    /// Comes back to a client when it says something.
+    fn wait_for(&self, number: u64, client: Connection, known: bool) {
+        // The next thread to watch must find it in the map.
+        let mut clients = lock(&self.clients);
+        let client = clients.entry(number).insert_entry(client);
+        // Once: whoever hears it has it alone.
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT;
+        let data = EventData::new_u64(number);
+        let stream = &client.get().stream;
+        let armed = match known {
+            true => epoll::modify(&self.epoll, stream, data, flags),
+            false => epoll::add(&self.epoll, stream, data, flags),
+        };
+        if let Err(error) = armed {
+            warn!(%error, "cannot wait for a client of the socket");
+            client.remove();
+        }
+    }
+}
+
+/// A thread ends, for whatever reason.
+struct Leave<'a>(&'a Arc<Door>);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.crew).threads -= 1;
+        before_waiting();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Only root and the daemon's own user may ask, whatever the mode of the socket.
+fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
+    let refuse = |msg: String| Err(cni::Error::new(cni::code::INVALID_ENVIRONMENT, msg));
+    match rustix::net::sockopt::socket_peercred(stream) {
+        Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Ok(()),
+        Ok(peer) => refuse(format!("user {} may not use this socket; CNI plugins run as root", peer.uid.as_raw())),
+        Err(error) => refuse(format!("cannot tell who is asking: {error}")),
+    }
+}
+
+fn crowded() -> cni::Error {
+    cni::Error::new(cni::code::TRY_AGAIN, "too many clients at once")
+        .hint("a connection is for one request; close it after the answer")
+}
