@@ -6,6 +6,7 @@
 //! | `objects` | manifests: applied, listed, deleted |
 //! | `claims` | named addresses: bound, used, let go |
 //! | `socket` | the door for the plugin: blocking threads, because a hand-over costs more than an allocation |
+//! | `status` | whether an ADD could be served, found out by trying |
 //! | `queue` | deletions that were left on disk while nobody listened |
 //! | `http` | the door for people and programs |
 //! | `chores` | what time does: expiry, compaction, pruning |
@@ -20,6 +21,7 @@ mod objects;
 mod queue;
 mod run;
 mod socket;
+mod status;
 
 pub use http::openapi_json;
 pub use logging::LogFormat;

@@ -163,6 +163,12 @@ pub struct StatusRequest {
     /// The families that must be there; empty leaves it to the pools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
+    /// Sets of ranges, each `FIRST-LAST`; one address is wanted from each set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<Vec<String>>,
+    /// The named fixed address to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
 }
 
 /// What the daemon answers.
