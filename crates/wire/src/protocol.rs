@@ -125,8 +125,6 @@ impl From<Family> for berth_core::addr::Family {
 pub struct AddRequest {
     /// Who wants it.
     pub attachment: Attachment,
-    /// The network namespace of the container.
-    pub netns: String,
     /// The pod, if a Kubernetes runtime calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
@@ -268,7 +266,6 @@ mod tests {
     fn every_message_survives_the_wire() {
         let add = AddRequest {
             attachment: attachment(),
-            netns: "/run/netns/x".into(),
             pod: Some(Pod { namespace: "shop".into(), name: "web-0".into(), uid: Some("u".into()) }),
             domain: Some("blue".into()),
             pools: vec!["a".into()],
