@@ -3,6 +3,7 @@
 mod addresses;
 mod bcs;
 mod import;
+mod leases;
 mod objects;
 mod openapi;
 mod overview;
@@ -51,6 +52,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/explain", post(addresses::explain))
         .route("/quarantine", post(addresses::quarantine))
         .route("/import", post(import::import))
+        .route("/leases", get(leases::list))
+        .route("/leases/{range}", delete(leases::give_back))
         .route("/usage", get(overview::usage))
         .route("/check", get(overview::check));
     let bcs = Router::new()
