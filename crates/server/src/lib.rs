@@ -22,6 +22,8 @@ mod queue;
 mod run;
 mod socket;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use http::openapi_json;
 pub use logging::LogFormat;
