@@ -86,7 +86,6 @@ impl Client<'_> {
     fn add(&self, stream: &mut BufReader<UnixStream>, attachment: &Attachment) -> Result<Vec<IpAddr>> {
         let add = AddRequest {
             attachment: attachment.clone(),
-            netns: "/run/netns/bench".to_owned(),
             pod: None,
             domain: None,
             pools: self.pool.iter().map(|&pool| pool.to_owned()).collect(),

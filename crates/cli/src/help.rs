@@ -10,7 +10,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run it", &["serve", "status", "check", "import"]),
     ("Describe pools", &["apply", "get", "delete"]),
-    ("Work with addresses", &["allocate", "release", "show", "history", "quarantine", "explain"]),
+    ("Work with addresses", &["allocate", "release", "show", "history", "quarantine", "explain", "leases"]),
     ("Around it", &["completions", "man", "version"]),
 ];
 
@@ -33,7 +33,7 @@ pub fn command() -> Command {
     command.help_template(help)
 }
 
-/// clap lists all commands under one heading; sixteen in a row are hard to read.
+/// clap lists all commands under one heading; seventeen in a row are hard to read.
 fn template(command: &Command) -> String {
     let (header, literal) = (STYLES.get_header(), STYLES.get_literal());
     let mut text = format!("{{about-with-newline}}\n{header}Usage:{header:#} {{usage}}\n");

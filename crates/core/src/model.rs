@@ -332,4 +332,6 @@ pub struct Subject {
     pub node: String,
     /// Labels of the node.
     pub node_labels: Labels,
+    /// Set where nobody in particular asks: rules about namespaces and pods, quotas among them, do not apply.
+    pub anyone: bool,
 }

@@ -56,9 +56,15 @@ fn a_lease_goes_back_when_nothing_in_it_is_used() {
     let mut ipam = ipam([lending(&["10.0.0.0/29"], 30, true)]);
     add_on(&mut ipam, "c", "a").unwrap();
     let lease = ipam.leases("p").remove(0);
+    let usage = |ipam: &Ipam, lease| {
+        let (taken, size) = ipam.lease_usage(lease);
+        format!("{taken}/{size}")
+    };
+    assert_eq!(usage(&ipam, &lease), "1/4");
     let error = ipam.return_lease(&lease, NOW).unwrap_err();
     assert!(matches!(&error, Error::InUse { holders, .. } if holders.contains("10.0.0.0 by")), "{error}");
     del(&mut ipam, "c");
+    assert_eq!(usage(&ipam, &lease), "0/4");
     ipam.return_lease(&lease, NOW).unwrap();
     assert_eq!(nodes(&ipam), []);
     assert!(matches!(ipam.return_lease(&lease, NOW), Err(Error::Invalid { .. })), "once");

@@ -239,7 +239,8 @@ fn cool_down_in_every_order() {
             one(&mut ipam, "a");
             del(&mut ipam, "a");
             assert_eq!(ipam.pool_usage("p", NOW).unwrap().cooling.to_string(), "1");
-            assert_eq!(ipam.could_serve(&Group::default(), NOW), Ok(reuse_cooling));
+            let anyone = request(Holder::default(), vec![Group::default()]);
+            assert_eq!(ipam.could_serve(&anyone, NOW, &mut Entropy(1)).is_ok(), reuse_cooling);
             let early = add_at(&mut ipam, container("b"), Group::default(), NOW.after(Duration::from_secs(29)));
             assert_eq!(early.is_ok(), reuse_cooling, "{pick:?}");
             if let Ok(early) = early {

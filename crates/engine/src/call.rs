@@ -70,10 +70,11 @@ impl From<Call> for Running {
 impl Running {
     /// Decides it; a refusal leaves nothing behind.
     pub(crate) fn run(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
-        let savepoint = context.ipam.savepoint();
+        let (savepoint, stamps) = (context.ipam.savepoint(), context.stamps.len());
         let done = self.decide(context);
         if done.is_err() {
             context.ipam.rollback_to(savepoint);
+            context.stamps.truncate(stamps);
         }
         done
     }

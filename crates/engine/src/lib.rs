@@ -16,9 +16,9 @@ use batch::Waiting;
 use berth_core::block::{BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::holder::{Attachment, Kind};
-use berth_core::ipam::{Config, Entropy, Ipam, Outcome, Request, Tombstones};
+use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Request, Stamp, Tombstones, Wish};
 use berth_core::time::Time;
-use berth_store::{BlockStore, BlockWrite, Revision, StoreError, Written};
+use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Written};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,8 @@ pub struct Context<'a> {
     pub deletions: &'a mut Tombstones,
     /// ADDs of a moment ago: an older DEL that arrives after one takes nothing back.
     pub additions: &'a mut Tombstones,
+    /// Which of both this batch brought; they are written with its changes.
+    stamps: &'a mut Vec<Stamp>,
     /// Randomness.
     pub entropy: &'a mut Entropy,
     /// The time.
@@ -48,6 +50,7 @@ struct Inner<S> {
     revisions: HashMap<BlockKey, Revision>,
     deletions: Tombstones,
     additions: Tombstones,
+    stamps: Vec<Stamp>,
     entropy: Entropy,
     before_waiting: fn(),
 }
@@ -78,12 +81,20 @@ impl<S: BlockStore> Engine<S> {
             ipam.load(&key, block);
             revisions.insert(key, revision);
         }
+        let (mut deletions, mut additions) = (Tombstones::default(), Tombstones::default());
+        for Stamp { wish, mark, at } in store.stamps() {
+            match wish {
+                Wish::Add => additions.bury(mark, at),
+                Wish::Del => deletions.bury(mark, at),
+            }
+        }
         let inner = Inner {
             ipam,
             store,
             revisions,
-            deletions: Tombstones::default(),
-            additions: Tombstones::default(),
+            deletions,
+            additions,
+            stamps: Vec::new(),
             entropy: Entropy(seed),
             before_waiting: || {},
         };
@@ -154,7 +165,7 @@ impl<S: BlockStore> Engine<S> {
         save: impl FnOnce(&mut S, P) -> Result<(), Error>,
     ) -> Result<R, Error> {
         let inner = &mut *self.lock();
-        inner.ipam.rollback();
+        inner.roll_back();
         let (config, planned) = plan(&mut inner.store, &inner.ipam)?;
         inner.ipam.admits(&config)?;
         let before = inner.ipam.config().clone();
@@ -164,13 +175,13 @@ impl<S: BlockStore> Engine<S> {
         let saved = match &result {
             Ok(_) if !dry_run => save(&mut inner.store, planned),
             _ => {
-                inner.ipam.rollback();
+                inner.roll_back();
                 inner.ipam.configure(before);
                 return result;
             }
         };
         if let Err(error) = saved {
-            inner.ipam.rollback();
+            inner.roll_back();
             inner.ipam.configure(before);
             return Err(error);
         }
@@ -179,7 +190,7 @@ impl<S: BlockStore> Engine<S> {
             Ok(true) => result,
             Ok(false) => Err(Error::RetriesExhausted(1)),
             Err(error) => {
-                inner.ipam.rollback();
+                inner.roll_back();
                 Err(Error::Store(error.to_string()))
             }
         }
@@ -228,23 +239,26 @@ impl Context<'_> {
     /// # Errors
     /// See [`Error`].
     pub fn allocate(&mut self, request: &Request, stamp: Option<u64>) -> Result<Outcome, Error> {
-        let key = request.holder.attachment();
-        if let Some(stamp) = stamp {
-            if self.deletions.supersede(key, stamp) {
+        if let Some(at) = stamp {
+            let mark = Mark::from(request.holder.attachment());
+            if self.deletions.supersede(mark, at) {
                 return Err(Error::Superseded(request.holder.id.clone()));
             }
-            self.additions.bury(key, stamp);
+            self.additions.bury(mark, at);
+            self.stamps.push(Stamp { wish: Wish::Add, mark, at });
         }
         self.ipam.allocate(request, self.now, self.entropy)
     }
 
     /// Takes back everything an attachment has, and remembers that it was deleted.
     pub fn release(&mut self, key: Attachment<'_>, stamp: Option<u64>) -> Vec<IpAddr> {
-        if let Some(stamp) = stamp {
-            if self.additions.supersede(key, stamp) {
+        if let Some(at) = stamp {
+            let mark = Mark::from(key);
+            if self.additions.supersede(mark, at) {
                 return Vec::new();
             }
-            self.deletions.bury(key, stamp);
+            self.deletions.bury(mark, at);
+            self.stamps.push(Stamp { wish: Wish::Del, mark, at });
         }
         self.ipam.release(key, self.now)
     }
@@ -252,13 +266,19 @@ impl Context<'_> {
 
 impl<S: BlockStore> Inner<S> {
     const fn context(&mut self, now: Time, attempt: u32) -> Context<'_> {
-        let Self { ipam, deletions, additions, entropy, .. } = self;
-        Context { ipam, deletions, additions, entropy, now, attempt }
+        let Self { ipam, deletions, additions, stamps, entropy, .. } = self;
+        Context { ipam, deletions, additions, stamps, entropy, now, attempt }
+    }
+
+    /// Undoes what has not been written.
+    fn roll_back(&mut self) {
+        self.ipam.rollback();
+        self.stamps.clear();
     }
 
     /// Runs a batch of requests until the store has taken their changes.
     fn run(&mut self, batch: &[batch::Job], now: Time) {
-        self.ipam.rollback();
+        self.roll_back();
         let _told = batch::Unanswered(batch);
         if let Err(error) = self.catch_up() {
             let error = Error::Store(error.to_string());
@@ -266,9 +286,11 @@ impl<S: BlockStore> Inner<S> {
         }
         for attempt in 0..ATTEMPTS {
             for job in batch {
-                let savepoint = self.ipam.savepoint();
+                let (savepoint, stamps) = (self.ipam.savepoint(), self.stamps.len());
                 let ok = job.run(&mut self.context(now, attempt));
                 if !ok {
+                    // Who got nothing has nothing that a late DEL could take.
+                    self.stamps.truncate(stamps);
                     self.ipam.rollback_to(savepoint);
                 }
             }
@@ -276,7 +298,7 @@ impl<S: BlockStore> Inner<S> {
                 Ok(true) => return batch.iter().for_each(batch::Job::deliver),
                 Ok(false) => {}
                 Err(error) => {
-                    self.ipam.rollback();
+                    self.roll_back();
                     let error = Error::Store(error.to_string());
                     return batch.iter().for_each(|job| job.fail(&error));
                 }
@@ -308,7 +330,7 @@ impl<S: BlockStore> Inner<S> {
             *changed.entry(&change.key).or_default() |= 1 << change.slot;
             durable |= outlives_boot(change.before.as_ref()) || outlives_boot(change.after.as_ref());
         }
-        if changed.is_empty() {
+        if changed.is_empty() && self.stamps.is_empty() {
             return Ok(true);
         }
         let writes: Vec<BlockWrite> = changed
@@ -323,7 +345,7 @@ impl<S: BlockStore> Inner<S> {
         if self.store.waits(durable) {
             (self.before_waiting)();
         }
-        let written = self.store.write(&writes, durable)?;
+        let written = self.store.write(Batch { blocks: &writes, stamps: &self.stamps, durable })?;
         let mut conflict = false;
         for (write, outcome) in writes.iter().zip(&written) {
             match *outcome {
@@ -334,9 +356,10 @@ impl<S: BlockStore> Inner<S> {
         }
         if !conflict {
             self.ipam.commit();
+            self.stamps.clear();
             return Ok(true);
         }
-        self.ipam.rollback();
+        self.roll_back();
         for write in &writes {
             self.reload(&write.key)?;
         }

@@ -10,9 +10,9 @@ use berth_testing::FaultyMedium;
 pub fn check(data: &[u8]) {
     decode_frames(data, drop);
     open(data.to_vec());
-    let mut file = b"BERTHJNL\x01\0\0\0\0\0\0\0".to_vec();
-    file.extend_from_slice(data);
-    open(file);
+    for header in [b"BERTHJNL\x01\0\0\0\0\0\0\0", b"BERTHJNL\x02\0\0\0\0\0\0\0"] {
+        open([header, data].concat());
+    }
 }
 
 fn open(file: Vec<u8>) {

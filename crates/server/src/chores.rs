@@ -4,8 +4,7 @@
 use crate::node::{Node, now};
 use crate::queue::Queue;
 use berth_store::History;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -15,12 +14,12 @@ const COLD_AFTER: Duration = Duration::from_secs(3600);
 /// The audit trail takes at most this much of the disk, whatever its age.
 const AUDIT_MAX_BYTES: u64 = 1 << 30;
 
-/// Does the chores until told to stop.
-pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, stop: &AtomicBool) {
+/// How long it rests between two rounds.
+pub(crate) const ROUND: Duration = Duration::from_secs(1);
+
+/// Does the chores until told to stop, which it notices while it rests: `stop` is never sent to, it hangs up.
+pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, round: Duration, stop: &Receiver<()>) {
     for second in 0u64.. {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
         sweep(node);
         queue.drain(node, false);
         if second % 60 == 59 {
@@ -33,7 +32,9 @@ pub(crate) fn run(node: &Node, queue: &Queue, audit_keep: Duration, stop: &Atomi
         if second % 3600 == 0 {
             prune(node, audit_keep);
         }
-        thread::sleep(Duration::from_secs(1));
+        if stop.recv_timeout(round) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
     }
 }
 
@@ -68,5 +69,29 @@ fn prune(node: &Node, keep: Duration) {
         Ok(0) => {}
         Ok(files) => info!(files, "pruned the audit trail"),
         Err(error) => warn!(%error, "could not prune the audit trail"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_store::Durability;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// Or this test takes an hour.
+    #[test]
+    fn a_stop_is_noticed_in_the_middle_of_a_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::open(&dir.path().join("state"), "n", Durability::Boot).unwrap();
+        let queue = Queue::beside(&dir.path().join("sock"));
+        let (stop, stopped) = channel();
+        thread::scope(|scope| {
+            let hour = Duration::from_secs(3600);
+            let (node, queue) = (&node, &queue);
+            let chores = scope.spawn(move || run(node, queue, hour, hour, &stopped));
+            drop(stop);
+            chores.join().unwrap();
+        });
     }
 }

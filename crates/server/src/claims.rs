@@ -86,6 +86,18 @@ impl Node {
         Ok(())
     }
 
+    /// The claims of this name in all namespaces, as `NAMESPACE/NAME`; at least one.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn claims_named(&self, wanted: &str) -> Result<Vec<String>, Error> {
+        let found: Vec<String> = self.engine.with_store(|journal| {
+            let claims = journal.objects().keys().filter(|(kind, _, name)| kind == KIND && name == wanted);
+            claims.map(|(_, namespace, name)| format!("{namespace}/{name}")).collect()
+        });
+        if found.is_empty() { Err(Error::UnknownClaim(wanted.to_owned())) } else { Ok(found) }
+    }
+
     /// Lets go of what is kept for claims that are gone: a crash can come between deleting a claim and letting go.
     ///
     /// # Errors

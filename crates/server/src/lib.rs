@@ -8,6 +8,7 @@
 //! | `door` | the plugin's way in: a unix socket and its threads |
 //! | `connection` | one client of it |
 //! | `socket` | what the plugin asks, and what it is answered |
+//! | `status` | whether an ADD could be served, found out by trying |
 //! | `queue` | deletions that were left on disk while nobody listened |
 //! | `http` | the door for people and programs |
 //! | `chores` | what time does: expiry, compaction, pruning |
@@ -24,6 +25,9 @@ mod objects;
 mod queue;
 mod run;
 mod socket;
+mod status;
+#[cfg(test)]
+mod tests;
 
 pub use http::openapi_json;
 pub use logging::LogFormat;

@@ -53,6 +53,10 @@ impl Node {
         }
         let history = History::new(&path).with_context(|| format!("make {}", state_dir.join("audit").display()))?;
         journal.archive_to(history.dir().to_owned());
+        if journal.is_of_older_format() {
+            journal.compact(&History::archive_name(now()))?;
+            info!("the journal was of an older format; it is archived, and rewritten in the one of this release");
+        }
         let config = objects::configuration(&journal)?;
         let engine = Engine::open(journal, config, seed(), now)?.before_waiting(crate::door::before_waiting);
         let booted = opened.boot_id.as_ref() != Some(&boot_id);

@@ -12,7 +12,7 @@ use berth_store::Durability;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -55,11 +55,13 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     queue.drain(&node, node.booted);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, stopped) = mpsc::channel();
     let chores = {
-        let (node, queue, stop) = (node.clone(), queue.clone(), stop.clone());
+        let (node, queue) = (node.clone(), queue.clone());
         let keep = Duration::from_secs(options.audit_days.saturating_mul(86_400));
-        thread::Builder::new().name("chores".to_owned()).spawn(move || chores::run(&node, &queue, keep, &stop))?
+        thread::Builder::new()
+            .name("chores".to_owned())
+            .spawn(move || chores::run(&node, &queue, keep, chores::ROUND, &stopped))?
     };
     let outcome = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -91,7 +93,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
         tokio::task::spawn_blocking(move || door.close(Duration::from_secs(5))).await?;
         anyhow::Ok(())
     });
-    stop.store(true, Ordering::Relaxed);
+    drop(stop);
     let _ = chores.join();
     let _ = std::fs::remove_file(&options.socket);
     runtime.shutdown_timeout(Duration::from_secs(1));

@@ -1,14 +1,16 @@
 //! What the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin.
 
 use crate::node::Node;
-use berth_core::addr::{Family, Range};
+use crate::status;
+use berth_core::addr::Range;
 use berth_core::error::Error;
 use berth_core::holder::{Attachment, Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_engine::{Call, Done};
 use berth_wire::cni;
-use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
+use berth_wire::protocol::{self, AddRequest, Op, Request, Response};
+use std::net::IpAddr;
 use std::time::Instant;
 use tracing::{debug, warn};
 
@@ -79,7 +81,7 @@ fn prepare(node: &Node, request: Request, calls: &mut Vec<Call>) -> Prepared {
             });
             return Prepared::Answered("gc", freed.map(|_| Response::Done).map_err(|e| to_cni(&e)));
         }
-        Op::Status(status) => return Prepared::Answered("status", self::status(node, status)),
+        Op::Status(wanted) => return Prepared::Answered("status", status::answer(node, wanted)),
     }
     Prepared::Called("add")
 }
@@ -98,7 +100,9 @@ fn to_cni(error: &Error) -> cni::Error {
 
 /// What an ADD asks for.
 fn add(node: &Node, add: AddRequest) -> Result<CoreRequest, Error> {
-    let groups = groups(&add)?;
+    let families = add.families.iter().map(|&family| family.into()).collect();
+    let base = Group { pools: add.pools, network: add.domain, families, ..Group::default() };
+    let groups = groups(base, add.addresses, &add.ranges)?;
     let pod = add.pod.unwrap_or_else(|| protocol::Pod { namespace: String::new(), name: String::new(), uid: None });
     let mut request = CoreRequest {
         subject: Subject { namespace: pod.namespace.clone(), node: node.name.clone(), ..Subject::default() },
@@ -122,13 +126,11 @@ fn add(node: &Node, add: AddRequest) -> Result<CoreRequest, Error> {
 }
 
 /// What an ADD asks for, in the words of the core.
-fn groups(add: &AddRequest) -> Result<Vec<Group>, Error> {
-    let families: Vec<Family> = add.families.iter().map(|&family| family.into()).collect();
-    let base = Group { pools: add.pools.clone(), network: add.domain.clone(), families, ..Group::default() };
-    if !add.addresses.is_empty() {
-        return Ok(vec![Group { addresses: add.addresses.clone(), ..base }]);
+pub(crate) fn groups(base: Group, addresses: Vec<IpAddr>, ranges: &[Vec<String>]) -> Result<Vec<Group>, Error> {
+    if !addresses.is_empty() {
+        return Ok(vec![Group { addresses, ..base }]);
     }
-    if add.ranges.is_empty() {
+    if ranges.is_empty() {
         return Ok(vec![base]);
     }
     let set = |(i, set): (usize, &Vec<String>)| {
@@ -139,7 +141,7 @@ fn groups(add: &AddRequest) -> Result<Vec<Group>, Error> {
         let within = set.iter().map(parse).collect::<Result<Vec<Range>, Error>>()?;
         Ok(Group { within, families: Vec::new(), ..base.clone() })
     };
-    add.ranges.iter().enumerate().map(set).collect()
+    ranges.iter().enumerate().map(set).collect()
 }
 
 fn result(outcome: Outcome) -> cni::AddResult {
@@ -151,7 +153,7 @@ fn result(outcome: Outcome) -> cni::AddResult {
     cni::AddResult { ips: outcome.given.into_iter().map(ip).collect(), routes: outcome.routes, dns: outcome.dns }
 }
 
-fn check(node: &Node, key: &protocol::Attachment, addresses: &[std::net::IpAddr]) -> Result<Response, Error> {
+fn check(node: &Node, key: &protocol::Attachment, addresses: &[IpAddr]) -> Result<Response, Error> {
     let held = node.engine.read(|ipam| {
         let (network, id, ifname) = (&key.network, &key.container, &key.ifname);
         ipam.of_attachment(Attachment { network, id, ifname })
@@ -161,26 +163,12 @@ fn check(node: &Node, key: &protocol::Attachment, addresses: &[std::net::IpAddr]
         return Err(missing("any address".to_owned()));
     }
     // Another plugin of the chain may have added addresses that are none of ours.
-    let ours = |address: &&std::net::IpAddr| {
+    let ours = |address: &&IpAddr| {
         node.engine.read(|ipam| ipam.pools().any(|pool| pool.ranges.iter().any(|range| range.contains(**address))))
     };
     match addresses.iter().find(|address| !held.contains(address) && ours(address)) {
         Some(address) => Err(missing(address.to_string())),
         None if held.iter().all(|address| addresses.contains(address)) => Ok(Response::Done),
         None => Err(missing("just what ADD answered".to_owned())),
-    }
-}
-
-fn status(node: &Node, status: StatusRequest) -> Result<Response, cni::Error> {
-    let families = status.families.into_iter().map(Into::into).collect();
-    let group = Group { pools: status.pools, network: status.domain, families, ..Group::default() };
-    let unavailable = |msg: String| cni::Error::new(cni::code::UNAVAILABLE, msg);
-    let served = node.engine.transact(move |context| context.ipam.could_serve(&group, context.now));
-    match served {
-        Ok(true) => Ok(Response::Done),
-        Ok(false) => {
-            Err(unavailable("the pools have no address left".to_owned()).hint("`berth status` shows how full they are"))
-        }
-        Err(error) => Err(unavailable(error.to_string()).hint(error.names().hint)),
     }
 }

@@ -8,6 +8,8 @@
 //!         | 2 kind namespace name json                 an object was put
 //!         | 3 kind namespace name                      an object was deleted
 //!         | 4 boot-id                                  from here on, this boot
+//!         | 5 attachment:u64 stamp:u64                 an ADD of this attachment, started then      (since version 2)
+//!         | 6 attachment:u64 stamp:u64                 a DEL                                        (since version 2)
 //! key     = network family:u8 unit:u8 index:varint
 //! ```
 //! A frame is one transaction: it is there as a whole or not at all. A frame with the flag `SYNCED` was forced to disk
@@ -15,9 +17,14 @@
 
 use berth_core::addr::Family;
 use berth_core::block::{Block, BlockKey, Corrupt, Plane, Reader, Writer};
+use berth_core::ipam::{Mark, Stamp, Wish};
 
 pub(crate) const MAGIC: &[u8; 8] = b"BERTHJNL";
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The first version whose readers know stamps.
+pub(crate) const STAMPS_SINCE: u32 = 2;
+/// The tags of entries.
+pub(crate) const TAGS: std::ops::RangeInclusive<u8> = 1..=6;
 pub(crate) const HEADER_LEN: usize = 16;
 const FRAME_HEAD: usize = 9;
 /// Larger frames are never written, so a larger length is garbage.
@@ -58,6 +65,8 @@ pub enum Entry {
     },
     /// A new boot of the machine began.
     Boot(String),
+    /// An ADD or a DEL was seen.
+    Stamp(Stamp),
 }
 
 impl Entry {
@@ -89,6 +98,11 @@ impl Entry {
                 out.u8(4);
                 out.bytes(id.as_bytes());
             }
+            Self::Stamp(stamp) => {
+                out.u8(if stamp.wish == Wish::Add { 5 } else { 6 });
+                out.u64(stamp.mark.0);
+                out.u64(stamp.at);
+            }
         }
     }
 
@@ -115,6 +129,10 @@ impl Entry {
             },
             3 => Self::Delete { kind: text(input)?, namespace: text(input)?, name: text(input)? },
             4 => Self::Boot(text(input)?),
+            tag @ (5 | 6) => {
+                let wish = if tag == 5 { Wish::Add } else { Wish::Del };
+                Self::Stamp(Stamp { wish, mark: Mark(input.u64()?), at: input.u64()? })
+            }
             _ => return Err(Corrupt("unknown entry")),
         })
     }

@@ -5,9 +5,11 @@
 //! survives a crash of this process and costs microseconds. After a loss of power the boot is another one, and those
 //! addresses are free anyway; see `docs/store.md` for the measurements.
 
-use crate::entry::{self, Entry, HEADER_LEN, MAX_FRAME, VERSION};
-use crate::{BlockStore, BlockWrite, Medium, Revision, StoreError, Written};
+use crate::entry::{self, Entry, HEADER_LEN, MAX_FRAME, STAMPS_SINCE, VERSION};
+use crate::recent::Recent;
+use crate::{Batch, BlockStore, BlockWrite, Medium, Revision, StoreError, Written};
 use berth_core::block::{Block, BlockKey};
+use berth_core::ipam::Stamp;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -46,6 +48,10 @@ pub struct Journal<M> {
     blocks: BTreeMap<BlockKey, (Block, Revision)>,
     objects: BTreeMap<ObjectKey, Vec<u8>>,
     boot_id: Option<String>,
+    /// ADDs and DELs of this boot.
+    recent: Recent,
+    /// The version of the file: it may be older than what is written here.
+    version: u32,
     len: u64,
     /// Size after the last compaction; the file is rewritten when it has grown to several times that.
     base: u64,
@@ -71,6 +77,8 @@ impl<M: Medium> Journal<M> {
             blocks: BTreeMap::new(),
             objects: BTreeMap::new(),
             boot_id: None,
+            recent: Recent::default(),
+            version: VERSION,
             len: data.len() as u64,
             base: 0,
             poisoned: None,
@@ -82,6 +90,10 @@ impl<M: Medium> Journal<M> {
         }
         journal.check_header(&data)?;
         let whole = journal.replay(&data, boot_id)?;
+        if journal.boot_id.as_deref() != Some(boot_id) {
+            // Of another boot's clock, which does not compare with this one's.
+            journal.recent = Recent::default();
+        }
         let dropped = (data.len() - whole) as u64;
         if dropped > 0 {
             journal.medium.truncate(whole as u64).map_err(|e| journal.io("truncate", e))?;
@@ -110,7 +122,7 @@ impl<M: Medium> Journal<M> {
         Ok((self, Opened { boot_id: None, dropped: 0 }))
     }
 
-    fn check_header(&self, data: &[u8]) -> Result<(), StoreError> {
+    fn check_header(&mut self, data: &[u8]) -> Result<(), StoreError> {
         if &data[..8] != entry::MAGIC {
             return Err(self.damaged(0, "not a Berth journal"));
         }
@@ -119,6 +131,7 @@ impl<M: Medium> Journal<M> {
             let path = self.medium.path().to_owned();
             return Err(StoreError::Version { path, found, known: VERSION });
         }
+        self.version = found;
         Ok(())
     }
 
@@ -169,7 +182,13 @@ impl<M: Medium> Journal<M> {
             Entry::Delete { kind, namespace, name } => {
                 self.objects.remove(&(kind, namespace, name));
             }
-            Entry::Boot(id) => self.boot_id = Some(id),
+            Entry::Boot(id) => {
+                if self.boot_id.as_ref() != Some(&id) {
+                    self.recent = Recent::default();
+                }
+                self.boot_id = Some(id);
+            }
+            Entry::Stamp(stamp) => self.recent.push(stamp),
         }
     }
 
@@ -226,7 +245,15 @@ impl<M: Medium> Journal<M> {
         self.medium.replace(&state, archive.as_deref()).map_err(|e| self.io("replace", e))?;
         self.len = state.len() as u64;
         self.base = self.len;
+        self.version = VERSION;
         Ok(())
+    }
+
+    /// Whether an earlier release wrote the file. It is used as it is, without what that release could not read
+    /// (stamps); compacting it makes it one of this release.
+    #[must_use]
+    pub const fn is_of_older_format(&self) -> bool {
+        self.version < VERSION
     }
 
     fn encode_state(&self) -> Vec<u8> {
@@ -234,6 +261,10 @@ impl<M: Medium> Journal<M> {
         let mut frame = |entries: &[Entry]| out.extend_from_slice(&entry::encode_frame(entries, true));
         if let Some(id) = &self.boot_id {
             frame(&[Entry::Boot(id.clone())]);
+        }
+        let stamps: Vec<Entry> = self.recent.iter().map(Entry::Stamp).collect();
+        if !stamps.is_empty() {
+            frame(&stamps);
         }
         for ((kind, namespace, name), json) in &self.objects {
             let (kind, namespace, name) = (kind.clone(), namespace.clone(), name.clone());
@@ -250,8 +281,9 @@ impl<M: Medium> Journal<M> {
     /// # Errors
     /// If it could not be written.
     pub fn set_boot(&mut self, boot_id: &str) -> Result<(), StoreError> {
-        self.append(&[Entry::Boot(boot_id.to_owned())], true)?;
-        self.boot_id = Some(boot_id.to_owned());
+        let entry = Entry::Boot(boot_id.to_owned());
+        self.append(std::slice::from_ref(&entry), true)?;
+        self.apply(entry);
         Ok(())
     }
 
@@ -315,7 +347,7 @@ fn whole_frame_in(data: &[u8], synced_only: bool) -> bool {
     let plausible = |at: usize| {
         let (flags, tag) = (data.get(at + 8).copied(), data.get(at + 9).copied());
         let flags_fit = flags == Some(entry::SYNCED) || (!synced_only && flags == Some(0));
-        flags_fit && matches!(tag, Some(1..=4))
+        flags_fit && tag.is_some_and(|tag| entry::TAGS.contains(&tag))
     };
     let whole = |at: usize| match entry::read_frame(&data[at..]) {
         Ok((_, _, body)) => entry::decode_entries(body).is_ok(),
@@ -333,23 +365,25 @@ impl<M: Medium> BlockStore for Journal<M> {
         Ok(self.blocks.get(key).cloned().unwrap_or_default())
     }
 
-    fn write(&mut self, batch: &[BlockWrite], durable: bool) -> Result<Vec<Written>, StoreError> {
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
+        let Batch { blocks, stamps, durable } = batch;
+        let stamps = if self.version < STAMPS_SINCE { &[] } else { stamps };
         let current = |write: &BlockWrite| self.blocks.get(&write.key).map_or(0, |(_, revision)| *revision);
-        let fresh: Vec<bool> = batch.iter().map(|write| current(write) == write.expected).collect();
-        let accepted = || batch.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(write, _)| write);
-        let entries: Vec<Entry> = accepted()
-            .map(|write| {
-                let mut block = Block::default();
-                for slot in (0..64).filter(|slot| write.changed & (1 << slot) != 0) {
-                    block.set(slot, write.block.slot(slot).map(|view| view.to_slot()).as_ref());
-                }
-                Entry::Slots { key: write.key.clone(), changed: write.changed, block }
-            })
-            .collect();
+        let fresh: Vec<bool> = blocks.iter().map(|write| current(write) == write.expected).collect();
+        let accepted = || blocks.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(write, _)| write);
+        let slots = accepted().map(|write| {
+            let mut block = Block::default();
+            for slot in (0..64).filter(|slot| write.changed & (1 << slot) != 0) {
+                block.set(slot, write.block.slot(slot).map(|view| view.to_slot()).as_ref());
+            }
+            Entry::Slots { key: write.key.clone(), changed: write.changed, block }
+        });
+        let entries: Vec<Entry> = slots.chain(stamps.iter().copied().map(Entry::Stamp)).collect();
         if !entries.is_empty() {
             self.append(&entries, durable)?;
         }
-        let written = batch.iter().zip(&fresh).map(|(write, &fresh)| {
+        stamps.iter().for_each(|&stamp| self.recent.push(stamp));
+        let written = blocks.iter().zip(&fresh).map(|(write, &fresh)| {
             if !fresh {
                 return Written::Conflict;
             }
@@ -365,6 +399,10 @@ impl<M: Medium> BlockStore for Journal<M> {
 
     fn waits(&self, durable: bool) -> bool {
         durable || self.durability == Durability::Always
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        self.recent.iter().collect()
     }
 
     fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError> {

@@ -8,6 +8,7 @@ mod history;
 mod journal;
 mod lock;
 mod medium;
+mod recent;
 
 pub use entry::{Entry, decode_frames};
 pub use history::{Event, History};
@@ -16,6 +17,7 @@ pub use lock::StateLock;
 pub use medium::{FileMedium, Medium};
 
 use berth_core::block::{Block, BlockKey};
+use berth_core::ipam::Stamp;
 use std::io;
 use std::path::PathBuf;
 
@@ -33,6 +35,17 @@ pub struct BlockWrite {
     pub block: Block,
     /// Which slots changed, as bits.
     pub changed: u64,
+}
+
+/// What is written at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Batch<'a> {
+    /// Blocks, each with the revision it was made from.
+    pub blocks: &'a [BlockWrite],
+    /// Which ADDs and DELs these changes come from, or which changed nothing but must be remembered.
+    pub stamps: &'a [Stamp],
+    /// Whether the blocks must survive a loss of power, or only this process. Stamps never outlive the boot.
+    pub durable: bool,
 }
 
 /// What became of one write.
@@ -59,11 +72,18 @@ pub trait BlockStore: Send {
     fn read(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError>;
 
     /// Writes each block whose revision is still the expected one; an answer for each, in order.
-    /// `durable` changes survive a loss of power; others need only survive this process.
+    ///
+    /// A store without a place for stamps drops them, and says so: then an ADD that was overtaken by its DEL is only
+    /// known to be late while the same engine runs.
     ///
     /// # Errors
     /// If the store failed; then nothing of the batch is in it.
-    fn write(&mut self, batch: &[BlockWrite], durable: bool) -> Result<Vec<Written>, StoreError>;
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError>;
+
+    /// The latest stamps of this boot, oldest first; none if the store does not keep them.
+    fn stamps(&self) -> Vec<Stamp> {
+        Vec::new()
+    }
 
     /// Whether a write makes the caller wait for a disk or for another machine.
     fn waits(&self, durable: bool) -> bool;

@@ -47,17 +47,17 @@ struct Model {
 
 fn workload(engine: &Engine<Journal<FaultyMedium>>) -> Model {
     let mut model = Model::default();
-    for n in 0..12 {
+    for n in 0u64..12 {
         let id = format!("c{n}");
         let kind = if n % 3 == 0 { Kind::Named } else { Kind::Container };
-        match engine.allocate(request(&id, kind), None) {
+        match engine.allocate(request(&id, kind), Some(10 * n)) {
             Ok(outcome) => drop(model.held.insert(id, outcome.given[0].address())),
             Err(Error::Store(_)) => model.refused.push(id),
             Err(other) => panic!("{other}"),
         }
         if n % 4 == 3 {
             let gone = format!("c{}", n - 2);
-            match engine.release("net", &gone, "eth0", None) {
+            match engine.release("net", &gone, "eth0", Some(10 * n + 5)) {
                 Ok(_) => drop(model.held.remove(&gone)),
                 // Whether a release that failed took effect is open; it is repeated until it does.
                 Err(Error::Store(_)) => model.refused.push(gone.clone()),
@@ -196,7 +196,7 @@ fn a_newer_format_is_left_alone() {
     let mut data = medium.content();
     data[8] = 200;
     let error = open(&FaultyMedium::with(data), BOOT).err().unwrap();
-    assert!(matches!(error, StoreError::Version { found: 200, known: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::Version { found: 200, known: 2, .. }), "{error}");
     let error = open(&FaultyMedium::with(b"#!/bin/sh\necho hello world\n".to_vec()), BOOT).err().unwrap();
     assert!(error.to_string().contains("not a Berth journal"), "{error}");
 }

@@ -4,12 +4,13 @@
 
 use berth_core::addr::Range;
 use berth_core::block::State;
+use berth_core::error::Error;
 use berth_core::holder::Holder;
 use berth_core::ipam::{Config, Group, Request};
 use berth_core::model::Pool;
 use berth_core::time::Time;
 use berth_engine::Engine;
-use berth_store::{Durability, FileMedium, History, Journal, StateLock, StoreError};
+use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,10 +89,11 @@ fn the_audit_trail_reaches_across_compactions() {
 }
 
 /// A file that an earlier release wrote says what it said then. To add one for a new format:
-/// `BERTH_WRITE_GOLDEN=1 cargo test -p berth-store`.
+/// `BERTH_WRITE_GOLDEN=1 cargo test -p berth-store`, with the new name at the end of the list.
 #[test]
 fn files_of_every_released_format_open() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.journal");
+    let file = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let golden = file("v2.journal");
     if std::env::var_os("BERTH_WRITE_GOLDEN").is_some() {
         std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
         let _ = std::fs::remove_file(&golden);
@@ -100,18 +102,35 @@ fn files_of_every_released_format_open() {
         engine.with_store(|journal| journal.set_boot("boot")).unwrap();
         let key = ("IPPool".to_owned(), String::new(), "p".to_owned());
         engine.with_store(|journal| journal.write_objects(&[(key, Some(b"{}".to_vec()))])).unwrap();
-        engine.allocate(request("golden"), None).unwrap();
+        engine.allocate(request("golden"), Some(7)).unwrap();
+        engine.release("net", "gone", "eth0", Some(9)).unwrap();
         std::fs::remove_dir_all(golden.with_file_name("audit")).unwrap();
     }
-    let dir = tempfile::tempdir().unwrap();
-    let copy = dir.path().join("state.journal");
-    std::fs::copy(&golden, &copy).unwrap();
-    let engine = open(&copy, &Arc::new(AtomicU64::new(START)));
-    engine.read(|ipam| {
-        let (plane, unit, view) = ipam.slots().next().unwrap();
-        assert_eq!(plane.addr(unit).to_string(), "10.0.0.9");
-        assert_eq!(view.holder().unwrap().id, "golden");
-        assert_eq!(view.since.as_secs(), START);
-    });
-    engine.with_store(|journal| assert_eq!(journal.objects().len(), 1));
+    for (name, stamps) in [("v1.journal", 0), ("v2.journal", 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("state.journal");
+        std::fs::copy(file(name), &copy).unwrap();
+        let engine = open(&copy, &Arc::new(AtomicU64::new(START)));
+        engine.read(|ipam| {
+            let (plane, unit, view) = ipam.slots().next().unwrap();
+            assert_eq!(plane.addr(unit).to_string(), "10.0.0.9");
+            assert_eq!(view.holder().unwrap().id, "golden");
+            assert_eq!(view.since.as_secs(), START);
+        });
+        engine.with_store(|journal| {
+            assert_eq!(journal.objects().len(), 1);
+            assert_eq!(journal.stamps().len(), stamps);
+            assert_eq!(journal.is_of_older_format(), stamps == 0);
+        });
+        // What the release that wrote it could not read is not written into it, until it is rewritten as a whole.
+        engine.release("net", "late", "eth0", Some(11)).unwrap();
+        assert_eq!(engine.with_store(|journal| journal.stamps().len()), if stamps == 0 { 0 } else { 3 });
+        assert_eq!(std::fs::read(&copy).unwrap()[8], if stamps == 0 { 1 } else { 2 });
+        engine.with_store(|journal| journal.compact("old")).unwrap();
+        engine.release("net", "late", "eth0", Some(11)).unwrap();
+        drop(engine);
+        let engine = open(&copy, &Arc::new(AtomicU64::new(START)));
+        assert!(!engine.with_store(|journal| journal.is_of_older_format()));
+        assert!(matches!(engine.allocate(request("late"), Some(10)), Err(Error::Superseded(_))), "{name}");
+    }
 }

@@ -1,11 +1,11 @@
 //! Blocks in memory, shared by any number of engines, as the cluster's API server would be.
 
 use berth_core::block::{Block, BlockKey};
-use berth_store::{BlockStore, BlockWrite, Revision, StoreError, Written};
+use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Written};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A store that several engines share; each write is compared and swapped.
+/// A store that several engines share; each write is compared and swapped. It keeps no stamps: they are of one machine.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     blocks: Arc<Mutex<BTreeMap<BlockKey, (Block, Revision)>>>,
@@ -23,7 +23,7 @@ impl BlockStore for MemoryStore {
         Ok(blocks.get(key).cloned().unwrap_or_default())
     }
 
-    fn write(&mut self, batch: &[BlockWrite], _durable: bool) -> Result<Vec<Written>, StoreError> {
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = self.last_revision.lock().unwrap_or_else(PoisonError::into_inner);
         let one = |write: &BlockWrite| {
@@ -39,7 +39,7 @@ impl BlockStore for MemoryStore {
             blocks.insert(write.key.clone(), (write.block.clone(), *last));
             Written::As(*last)
         };
-        Ok(batch.iter().map(one).collect())
+        Ok(batch.blocks.iter().map(one).collect())
     }
 
     fn waits(&self, _durable: bool) -> bool {

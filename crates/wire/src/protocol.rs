@@ -125,8 +125,6 @@ impl From<Family> for berth_core::addr::Family {
 pub struct AddRequest {
     /// Who wants it.
     pub attachment: Attachment,
-    /// The network namespace of the container.
-    pub netns: String,
     /// The pod, if a Kubernetes runtime calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
@@ -163,6 +161,12 @@ pub struct StatusRequest {
     /// The families that must be there; empty leaves it to the pools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
+    /// Sets of ranges, each `FIRST-LAST`; one address is wanted from each set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<Vec<String>>,
+    /// The named fixed address to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
 }
 
 /// What the daemon answers.
@@ -262,7 +266,6 @@ mod tests {
     fn every_message_survives_the_wire() {
         let add = AddRequest {
             attachment: attachment(),
-            netns: "/run/netns/x".into(),
             pod: Some(Pod { namespace: "shop".into(), name: "web-0".into(), uid: Some("u".into()) }),
             domain: Some("blue".into()),
             pools: vec!["a".into()],

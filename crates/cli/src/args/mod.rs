@@ -1,6 +1,7 @@
 //! Every command, argument and help text. What is written here is also the man pages and the Markdown reference.
 
 mod addresses;
+mod leases;
 mod objects;
 mod serve;
 mod tools;
@@ -8,6 +9,7 @@ mod tools;
 pub use addresses::{
     AllocateArgs, ExplainArgs, Family, HistoryArgs, QuarantineArgs, ReleaseArgs, RequestArgs, ShowArgs, State, WhoArgs,
 };
+pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, Listen, LogFormat, ServeArgs};
 pub use tools::{
@@ -114,6 +116,11 @@ pub enum ClientCommand {
     /// Takes the options of `berth allocate`, and no address. Prints every pool that was considered, the rule that
     /// dropped it, and the address that would be picked. Exits with the code that `allocate` would.
     Explain(ExplainArgs),
+    /// Show which runs of pools are lent to which node, or take one back
+    ///
+    /// Pools with a `blockSize` lend: a node allocates from its own runs. One in which nothing is in use can be returned;
+    /// the node takes another when it needs it.
+    Leases(LeasesArgs),
     /// Show how full pools, subnets and networks are
     #[command(visible_alias = "top")]
     Status(StatusArgs),

@@ -9,6 +9,7 @@ mod explain;
 mod get;
 mod history;
 mod import;
+mod leases;
 mod man;
 mod quarantine;
 mod release;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: &ClientCommand, global: &Global, ui: &mut Ui) -> Resu
         ClientCommand::History(args) => history::run(args, &client()?, ui),
         ClientCommand::Quarantine(args) => quarantine::run(args, &client()?, ui),
         ClientCommand::Explain(args) => explain::run(args, &client()?, ui),
+        ClientCommand::Leases(args) => leases::run(args, &client()?, ui),
         ClientCommand::Status(args) => status::run(args, &client()?, ui),
         ClientCommand::Check(args) => check::run(args, &client()?, ui),
         ClientCommand::Import(ImportSource::HostLocal(args)) => import::run(args, &client()?, ui),

@@ -57,15 +57,8 @@ pub(super) fn list(client: &Client, query: &Query<'_>) -> Result<Value> {
 
 /// Prints addresses, one per line.
 pub(super) fn print(answer: Value, format: Format, client: &Client, ui: &mut Ui) -> Result<()> {
-    if ui.raw(format, &answer)? {
-        return Ok(());
-    }
-    let addresses = client.read::<Items<Address>>(answer)?.items;
-    if format == Format::Name {
-        return addresses.iter().try_for_each(|address| ui.line(&address.title()));
-    }
+    let addresses = for_people(answer, format, "No addresses found.", client, ui)?;
     if addresses.is_empty() {
-        ui.note("No addresses found.");
         return Ok(());
     }
     let wide = format == Format::Wide;
@@ -106,17 +99,24 @@ fn row(address: &Address, wide: bool, now: Timestamp) -> Vec<Cell> {
 
 /// Prints one address, as each network knows it, in full.
 pub(super) fn in_full(answer: Value, format: Format, client: &Client, ui: &mut Ui) -> Result<()> {
+    let addresses = for_people(answer, format, "No pool has this address.", client, ui)?;
+    addresses.iter().try_for_each(|address| describe(address, ui))
+}
+
+/// What is left to show after the formats for programs have been served: nothing if one of them was asked for.
+fn for_people(answer: Value, format: Format, none: &str, client: &Client, ui: &mut Ui) -> Result<Vec<Address>> {
     if ui.raw(format, &answer)? {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let addresses = client.read::<Items<Address>>(answer)?.items;
     if format == Format::Name {
-        return addresses.iter().try_for_each(|address| ui.line(&address.title()));
+        addresses.iter().try_for_each(|address| ui.line(&address.title()))?;
+        return Ok(Vec::new());
     }
     if addresses.is_empty() {
-        ui.note("No pool has this address.");
+        ui.note(none);
     }
-    addresses.iter().try_for_each(|address| describe(address, ui))
+    Ok(addresses)
 }
 
 fn describe(address: &Address, ui: &mut Ui) -> Result<()> {

@@ -6,5 +6,6 @@ mod addresses;
 mod canned;
 mod errors;
 mod help;
+mod leases;
 mod objects;
 mod tools;

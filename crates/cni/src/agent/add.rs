@@ -50,7 +50,6 @@ fn wanted(invocation: &Invocation, conf: &NetConf<'_>, ipam: &Ipam, version: Ver
     }
     let request = AddRequest {
         attachment: attachment(invocation, conf),
-        netns: invocation.netns.to_string_lossy().into_owned(),
         pod: args.namespace.zip(args.pod).map(|(namespace, name)| Pod { namespace, name, uid: args.uid }),
         domain: ipam.network.clone(),
         pools: ipam.pools.clone(),

@@ -32,7 +32,13 @@ pub(crate) fn gc(stamp: u64, conf: &NetConf<'_>) -> Result<(), Error> {
 /// STATUS: could ADD be served?
 pub(crate) fn status(stamp: u64, conf: &NetConf<'_>) -> Result<(), Error> {
     let ipam = conf.ipam()?;
-    let wanted = StatusRequest { domain: ipam.network, pools: ipam.pools, families: ipam.families };
+    let wanted = StatusRequest {
+        domain: ipam.network,
+        pools: ipam.pools,
+        families: ipam.families,
+        ranges: conf.requested()?.ranges,
+        claim: ipam.claim,
+    };
     let request = Request::new(stamp, Op::Status(wanted));
     done(ask(&ipam.socket, &request, PATIENCE).map_err(|gone| gone.error(code::UNAVAILABLE))?)
 }

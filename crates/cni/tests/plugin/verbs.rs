@@ -73,7 +73,6 @@ fn add_sends_all_that_was_asked_for() {
     assert_eq!(Plugin::new("ADD").env("CNI_ARGS", args).run(config).code, 0);
     let expected = AddRequest {
         attachment: attachment(),
-        netns: "/run/netns/none".into(),
         pod: Some(Pod { namespace: "shop".into(), name: "web-0".into(), uid: Some("u1".into()) }),
         domain: Some("blue".into()),
         pools: vec!["a".into(), "b-*".into()],

@@ -47,6 +47,18 @@ impl Ipam {
         (trace, outcome)
     }
 
+    /// Whether a request like this could be served now; changes nothing. The holder is not looked at: it stands for one
+    /// that has nothing yet.
+    ///
+    /// # Errors
+    /// Those that [`Self::allocate`] would give it.
+    pub fn could_serve(&mut self, request: &Request, now: Time, entropy: &mut Entropy) -> Result<(), Error> {
+        let mark = self.changes.len();
+        let result = self.allocate_new(request, now, entropy, None);
+        self.rollback_to(mark);
+        result.map(drop)
+    }
+
     fn allocate_traced(
         &mut self,
         request: &Request,
@@ -139,7 +151,7 @@ impl Ipam {
             if !here || !state.pool.ranges.iter().any(|range| range.contains(address)) {
                 continue;
             }
-            let rule = state.refuses(request, group).or_else(|| state.over_quota(&request.holder.namespace));
+            let rule = state.refuses(request, group).or_else(|| state.over_quota(request));
             self.note(trace.as_deref_mut(), candidate.pool, rule.as_ref());
             if let Some(rule) = rule {
                 dropped.push((candidate.pool, rule));
@@ -184,7 +196,7 @@ impl Ipam {
             if state.pool.family != family {
                 continue;
             }
-            let rule = state.refuses(request, group).or_else(|| state.over_quota(&request.holder.namespace));
+            let rule = state.refuses(request, group).or_else(|| state.over_quota(request));
             let pick = if rule.is_some() {
                 None
             } else if group.within.is_empty() && state.pool.lending.is_some() && !request.subject.node.is_empty() {

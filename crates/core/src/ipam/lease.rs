@@ -7,7 +7,7 @@
 use super::pool_index::{EVERYWHERE, Window};
 use super::units::Units;
 use super::{Entropy, Ipam, Reason, SlotId};
-use crate::addr::{Cidr, whole_units};
+use crate::addr::{Cidr, Count, whole_units};
 use crate::block::{BlockKey, Slot, State};
 use crate::error::Error;
 use crate::holder::{Attachment, Holder, Kind};
@@ -90,6 +90,15 @@ impl Ipam {
                 Some(Lease { pool: pool.to_owned(), node: view.holder()?.id, prefix, since: view.since })
             })
             .collect()
+    }
+
+    /// How many units of a lease are in use, held or quarantined, and how many it has.
+    #[must_use]
+    pub fn lease_usage(&self, lease: &Lease) -> (Count, Count) {
+        let Some(plane) = self.pool(&lease.pool).map(|pool| pool.plane()) else { return (Count::ZERO, Count::ZERO) };
+        let inside = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
+        let taken = self.slots_in(&plane, &inside).filter(|(_, view)| view.state != State::Released).count();
+        (Count::from(taken), inside.count())
     }
 
     /// Takes a lease back in which nothing is in use.

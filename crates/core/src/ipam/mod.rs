@@ -28,14 +28,14 @@ pub use entropy::Entropy;
 pub use lease::Lease;
 pub use reason::Reason;
 pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
-pub use tombstones::Tombstones;
+pub use tombstones::{Mark, Stamp, Tombstones, Wish};
 pub use usage::Usage;
 
 use crate::addr::{Family, RangeSet};
 use crate::block::{Block, BlockKey, Plane, Slot, SlotRef};
 use crate::model::{LEASE_TYPE, Pool};
 use crate::time::Time;
-use indexes::{Indexes, hash_of};
+use indexes::Indexes;
 use pool_index::PoolIndex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -204,11 +204,6 @@ impl PoolIndex {
         lucky.or_else(ahead).or_else(|| inside().find_map(|window| self.first_ready(window)))
     }
 
-    /// Whether a unit could be given out now.
-    pub(crate) fn has_free(&mut self, now: Time) -> bool {
-        self.next(now, &mut Entropy(0), EVERYWHERE).is_some()
-    }
-
     /// How many units rest, and when the first of them is free.
     pub(crate) fn cooling(&self, now: Time) -> (usize, Option<Time>) {
         let is_hot = |since: Time| rests(since, self.cool_down, now);

@@ -38,18 +38,18 @@ impl Audience {
     /// What keeps the subject out, in words.
     fn refuses(&self, subject: &Subject) -> Option<String> {
         let named = |patterns: &[String], name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
-        if !self.namespaces.is_empty() && !named(&self.namespaces, &subject.namespace) {
+        if !subject.anyone && !self.namespaces.is_empty() && !named(&self.namespaces, &subject.namespace) {
             return Some(format!("namespace {:?} is not among {}", subject.namespace, self.namespaces.join(", ")));
         }
         if !self.nodes.is_empty() && !named(&self.nodes, &subject.node) {
             return Some(format!("node {:?} is not among {}", subject.node, self.nodes.join(", ")));
         }
-        for (what, selector, labels) in [
-            ("namespaceSelector", &self.namespace_selector, &subject.namespace_labels),
-            ("podSelector", &self.pod_selector, &subject.pod_labels),
-            ("nodeSelector", &self.node_selector, &subject.node_labels),
+        for (what, selector, labels, of_asker) in [
+            ("namespaceSelector", &self.namespace_selector, &subject.namespace_labels, true),
+            ("podSelector", &self.pod_selector, &subject.pod_labels, true),
+            ("nodeSelector", &self.node_selector, &subject.node_labels, false),
         ] {
-            if !selector.matches(labels) {
+            if !(of_asker && subject.anyone) && !selector.matches(labels) {
                 return Some(format!("its {what} ({selector}) does not match"));
             }
         }
@@ -76,8 +76,12 @@ impl PoolState {
         pool.audience.refuses(&request.subject).map(Rule::Audience)
     }
 
-    /// The rule that keeps a namespace from one more address.
-    pub(super) fn over_quota(&self, namespace: &str) -> Option<Rule> {
+    /// The rule that keeps the namespace of a request from one more address.
+    pub(super) fn over_quota(&self, request: &Request) -> Option<Rule> {
+        if request.subject.anyone {
+            return None;
+        }
+        let namespace = request.holder.namespace.as_str();
         let limit = self.pool.quota.limit(namespace)?;
         let used = self.namespaces.get(namespace).copied().unwrap_or(0);
         (used >= limit).then_some(Rule::Quota(limit))

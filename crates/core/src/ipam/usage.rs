@@ -1,10 +1,9 @@
 //! How full pools, subnets and networks are. Exact for any size; derived from blocks when asked for.
 
 use super::units::{Units, split};
-use super::{Entry, Group, Ipam};
+use super::{Entry, Ipam};
 use crate::addr::{Count, Family, RangeSet};
 use crate::block::{BlockKey, Plane, SlotRef, State};
-use crate::error::Error;
 use crate::model::{DEFAULT_NETWORK, Pool};
 use crate::time::Time;
 use serde::Serialize;
@@ -64,26 +63,6 @@ impl Ipam {
         names.sort();
         names.dedup();
         names
-    }
-
-    /// Whether a request of anyone for this group could be served now: one address of every family that it, or its
-    /// pools, name. Who asks is left out of account.
-    ///
-    /// # Errors
-    /// [`Error::UnknownPool`].
-    pub fn could_serve(&mut self, group: &Group, now: Time) -> Result<bool, Error> {
-        let mut families: Vec<(Family, bool)> = group.families.iter().map(|&family| (family, false)).collect();
-        for candidate in self.candidates(group)? {
-            let state = &mut self.pools[candidate.pool];
-            let here = group.network().is_none_or(|asked| asked == &*state.pool.network);
-            let free = here && !state.pool.disabled && state.index.has_free(now);
-            match families.iter_mut().find(|(family, _)| *family == state.pool.family) {
-                Some((_, any)) => *any |= free,
-                None if group.families.is_empty() => families.push((state.pool.family, free)),
-                None => {}
-            }
-        }
-        Ok(!families.is_empty() && families.iter().all(|&(_, free)| free))
     }
 
     fn usage(&self, plane: &Plane, members: &RangeSet, now: Time) -> Usage {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod addresses;
+mod leases;
 mod objects;
 mod overview;
 mod refusals;

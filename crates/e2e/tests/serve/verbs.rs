@@ -108,7 +108,7 @@ fn status_is_50_when_nothing_is_left() {
         let _ = Call::new("ADD", &format!("c{n}")).run(&four).ok();
     }
     let said = status(&four).failed(50);
-    assert!(said.contains("no address left") && said.contains("berth status"), "{said}");
+    assert!(said.contains("no address left") && said.contains("berth show"), "{said}");
     status(&home.config("1.1.0", &json!({"pools": ["six"]}))).silent();
     // ADD of both families would fail, so STATUS must not say that it would not.
     let both = home.config("1.1.0", &json!({"families": ["IPv4", "IPv6"]}));
@@ -121,6 +121,53 @@ fn status_is_50_when_nothing_is_left() {
     Call::new("DEL", "c0").run(&four).silent();
     status(&four).silent();
     status(&home.config("1.1.0", &json!({"pools": ["four"], "network": "blue"}))).failed(50);
+}
+
+/// STATUS asks about the very ADD that the configuration makes: its claim, its ranges, on this node.
+#[test]
+fn status_looks_at_claims_ranges_and_the_node() {
+    let home = Home::new();
+    let daemon = home.start_with_manifests(&format!(
+        "{MANIFESTS}---
+apiVersion: berth.io/v1alpha1
+kind: IPClaim
+metadata: {{name: db, namespace: shop}}
+spec: {{pools: [four]}}
+---
+apiVersion: berth.io/v1alpha1
+kind: IPPool
+metadata: {{name: elsewhere}}
+spec: {{ranges: [10.9.0.0/24], allow: {{nodes: [node-2]}}}}
+"
+    ));
+    let status = |config: &Value| Call::new("STATUS", "").run(config);
+    let claim = |name: &str| home.config("1.1.0", &json!({ "claim": name }));
+    status(&claim("shop/db")).silent();
+    status(&claim("db")).silent();
+    for unknown in ["shop/web", "web", "default/db"] {
+        let said = status(&claim(unknown)).failed(50);
+        assert!(said.contains("claim") && said.contains("does not exist"), "{said}");
+    }
+    let _ = Call::new("ADD", "c1").run(&claim("shop/db")).ok();
+    let said = status(&claim("shop/db")).failed(50);
+    assert!(said.contains("10.5.0.10 is taken by container c1"), "{said}");
+    Call::new("DEL", "c1").run(&claim("shop/db")).silent();
+    status(&claim("db")).silent();
+
+    let ranged = |start: &str| {
+        let mut config = home.config("1.1.0", &json!({"pools": ["four"]}));
+        let set = json!([[{"subnet": "10.5.0.0/24", "rangeStart": start, "rangeEnd": "10.5.0.11"}]]);
+        config["runtimeConfig"] = json!({ "ipRanges": set });
+        config
+    };
+    status(&ranged("10.5.0.11")).silent();
+    let _ = Call::new("ADD", "c2").run(&ranged("10.5.0.11")).ok();
+    status(&ranged("10.5.0.11")).failed(50);
+    status(&ranged("10.5.0.10")).failed(50);
+
+    let said = status(&home.config("1.1.0", &json!({"pools": ["elsewhere"]}))).failed(50);
+    assert!(said.contains("node-1"), "{said}");
+    assert_eq!(daemon.holders("Active"), ["c2"], "asking leaves nothing behind");
 }
 
 #[test]

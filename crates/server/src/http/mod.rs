@@ -3,6 +3,8 @@
 mod addresses;
 mod bcs;
 mod import;
+mod leases;
+mod listener;
 mod objects;
 mod openapi;
 mod overview;
@@ -20,9 +22,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use berth_core::error::Error;
+use listener::Bounded;
 use problem::Problem;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{debug, warn};
@@ -30,11 +34,18 @@ use tracing::{debug, warn};
 /// The largest body taken: enough for thousands of objects.
 const MAX_BODY: usize = 4 << 20;
 
+/// How many connections are served at once; those beyond wait in the listening queue of the system.
+const MAX_CONNECTIONS: usize = 256;
+
+/// A connection on which nothing moves for this long is closed, so that silent ones do not keep others out.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Serves until told to stop.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Node>, mut told: watch::Receiver<bool>) {
     let stop = async move {
         let _ = told.wait_for(|stop| *stop).await;
     };
+    let listener = Bounded::new(listener, MAX_CONNECTIONS, IDLE);
     if let Err(error) = axum::serve(listener, router(node)).with_graceful_shutdown(stop).await {
         warn!(%error, "the HTTP API stopped");
     }
@@ -51,6 +62,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/explain", post(addresses::explain))
         .route("/quarantine", post(addresses::quarantine))
         .route("/import", post(import::import))
+        .route("/leases", get(leases::list))
+        .route("/leases/{range}", delete(leases::give_back))
         .route("/usage", get(overview::usage))
         .route("/check", get(overview::check));
     let bcs = Router::new()

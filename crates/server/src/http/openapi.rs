@@ -20,6 +20,8 @@ use utoipa::OpenApi;
         super::addresses::explain,
         super::addresses::quarantine,
         super::import::import,
+        super::leases::list,
+        super::leases::give_back,
         super::overview::usage,
         super::overview::check,
         super::overview::healthy,
@@ -39,6 +41,7 @@ use utoipa::OpenApi;
     tags(
         (name = "objects", description = "Pools, subnets, reservations and claims, as manifests"),
         (name = "addresses", description = "Addresses and who has them"),
+        (name = "leases", description = "Runs of pools that are lent to nodes"),
         (name = "overview", description = "How full, how consistent, how well"),
         (name = "bcs", description = "BCS netservice's allocator"),
     )
