@@ -9,22 +9,19 @@
 
 mod batch;
 mod call;
+mod inner;
 
 pub use call::{Call, Done};
 
 use batch::Waiting;
-use berth_core::block::{BlockKey, Slot, State};
 use berth_core::error::Error;
-use berth_core::holder::{Attachment, Kind};
+use berth_core::holder::Attachment;
 use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Request, Stamp, Tombstones, Wish};
 use berth_core::time::Time;
-use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Written};
-use std::collections::{BTreeMap, HashMap};
+use berth_store::{BlockStore, StoreError};
+use inner::Inner;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// How often a batch is decided anew before its requests are told to try again.
-const ATTEMPTS: u32 = 64;
 
 /// What a request works on.
 pub struct Context<'a> {
@@ -42,17 +39,8 @@ pub struct Context<'a> {
     pub now: Time,
     /// 0 at first; more if other writers were quicker.
     pub attempt: u32,
-}
-
-struct Inner<S> {
-    ipam: Ipam,
-    store: S,
-    revisions: HashMap<BlockKey, Revision>,
-    deletions: Tombstones,
-    additions: Tombstones,
-    stamps: Vec<Stamp>,
-    entropy: Entropy,
-    before_waiting: fn(),
+    /// Set by a refusal that rests on what others have, which may be out of date.
+    in_doubt: &'a mut bool,
 }
 
 /// The allocator of one store.
@@ -69,37 +57,13 @@ impl<S: BlockStore> Engine<S> {
     /// # Errors
     /// If the store cannot be read.
     pub fn open(
-        mut store: S,
+        store: S,
         config: Config,
         seed: u64,
         clock: impl Fn() -> Time + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
-        let mut ipam = Ipam::new();
-        ipam.configure(config);
-        let mut revisions = HashMap::new();
-        for (key, block, revision) in store.list()? {
-            ipam.load(&key, block);
-            revisions.insert(key, revision);
-        }
-        let (mut deletions, mut additions) = (Tombstones::default(), Tombstones::default());
-        for Stamp { wish, mark, at } in store.stamps() {
-            match wish {
-                Wish::Add => additions.bury(mark, at),
-                Wish::Del => deletions.bury(mark, at),
-            }
-        }
-        let inner = Inner {
-            ipam,
-            store,
-            revisions,
-            deletions,
-            additions,
-            stamps: Vec::new(),
-            entropy: Entropy(seed),
-            before_waiting: || {},
-        };
         Ok(Self {
-            inner: Mutex::new(inner),
+            inner: Mutex::new(Inner::open(store, config, seed)?),
             waiting: Waiting::default(),
             clock: Box::new(clock),
             before_waiting: || {},
@@ -186,13 +150,10 @@ impl<S: BlockStore> Engine<S> {
             return Err(error);
         }
         // The objects are in force now. If their blocks cannot be written, a claim stays unbound and is bound later.
-        match inner.write() {
+        match inner.write_once() {
             Ok(true) => result,
             Ok(false) => Err(Error::RetriesExhausted(1)),
-            Err(error) => {
-                inner.roll_back();
-                Err(Error::Store(error.to_string()))
-            }
+            Err(error) => Err(Error::Store(error.to_string())),
         }
     }
 
@@ -247,7 +208,12 @@ impl Context<'_> {
             self.additions.bury(mark, at);
             self.stamps.push(Stamp { wish: Wish::Add, mark, at });
         }
-        self.ipam.allocate(request, self.now, self.entropy)
+        let outcome = self.ipam.allocate(request, self.now, self.entropy);
+        let stale = |error: &Error| {
+            matches!(error, Error::PoolExhausted { .. } | Error::AddressTaken { .. } | Error::QuotaReached { .. })
+        };
+        *self.in_doubt |= outcome.as_ref().is_err_and(stale);
+        outcome
     }
 
     /// Takes back everything an attachment has, and remembers that it was deleted.
@@ -261,118 +227,5 @@ impl Context<'_> {
             self.stamps.push(Stamp { wish: Wish::Del, mark, at });
         }
         self.ipam.release(key, self.now)
-    }
-}
-
-impl<S: BlockStore> Inner<S> {
-    const fn context(&mut self, now: Time, attempt: u32) -> Context<'_> {
-        let Self { ipam, deletions, additions, stamps, entropy, .. } = self;
-        Context { ipam, deletions, additions, stamps, entropy, now, attempt }
-    }
-
-    /// Undoes what has not been written.
-    fn roll_back(&mut self) {
-        self.ipam.rollback();
-        self.stamps.clear();
-    }
-
-    /// Runs a batch of requests until the store has taken their changes.
-    fn run(&mut self, batch: &[batch::Job], now: Time) {
-        self.roll_back();
-        let _told = batch::Unanswered(batch);
-        if let Err(error) = self.catch_up() {
-            let error = Error::Store(error.to_string());
-            return batch.iter().for_each(|job| job.fail(&error));
-        }
-        for attempt in 0..ATTEMPTS {
-            for job in batch {
-                let (savepoint, stamps) = (self.ipam.savepoint(), self.stamps.len());
-                let ok = job.run(&mut self.context(now, attempt));
-                if !ok {
-                    // Who got nothing has nothing that a late DEL could take.
-                    self.stamps.truncate(stamps);
-                    self.ipam.rollback_to(savepoint);
-                }
-            }
-            match self.write() {
-                Ok(true) => return batch.iter().for_each(batch::Job::deliver),
-                Ok(false) => {}
-                Err(error) => {
-                    self.roll_back();
-                    let error = Error::Store(error.to_string());
-                    return batch.iter().for_each(|job| job.fail(&error));
-                }
-            }
-        }
-        batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS)));
-    }
-
-    /// Reads what others have changed in the store.
-    fn catch_up(&mut self) -> Result<(), StoreError> {
-        for key in self.store.changed()? {
-            self.reload(&key)?;
-        }
-        Ok(())
-    }
-
-    fn reload(&mut self, key: &BlockKey) -> Result<(), StoreError> {
-        let (block, revision) = self.store.read(key)?;
-        self.ipam.load(key, block);
-        self.revisions.insert(key.clone(), revision);
-        Ok(())
-    }
-
-    /// Writes the changes; false if others had changed the same blocks, which have been read again.
-    fn write(&mut self) -> Result<bool, StoreError> {
-        let mut changed: BTreeMap<&BlockKey, u64> = BTreeMap::new();
-        let mut durable = false;
-        for change in self.ipam.changes() {
-            *changed.entry(&change.key).or_default() |= 1 << change.slot;
-            durable |= outlives_boot(change.before.as_ref()) || outlives_boot(change.after.as_ref());
-        }
-        if changed.is_empty() && self.stamps.is_empty() {
-            return Ok(true);
-        }
-        let writes: Vec<BlockWrite> = changed
-            .into_iter()
-            .map(|(key, changed)| BlockWrite {
-                key: key.clone(),
-                expected: self.revisions.get(key).copied().unwrap_or(0),
-                block: self.ipam.block(key).cloned().unwrap_or_default(),
-                changed,
-            })
-            .collect();
-        if self.store.waits(durable) {
-            (self.before_waiting)();
-        }
-        let written = self.store.write(Batch { blocks: &writes, stamps: &self.stamps, durable })?;
-        let mut conflict = false;
-        for (write, outcome) in writes.iter().zip(&written) {
-            match *outcome {
-                Written::As(0) => drop(self.revisions.remove(&write.key)),
-                Written::As(revision) => drop(self.revisions.insert(write.key.clone(), revision)),
-                Written::Conflict => conflict = true,
-            }
-        }
-        if !conflict {
-            self.ipam.commit();
-            self.stamps.clear();
-            return Ok(true);
-        }
-        self.roll_back();
-        for write in &writes {
-            self.reload(&write.key)?;
-        }
-        Ok(false)
-    }
-}
-
-/// Whether a slot must survive a loss of power. A container's address need not: the container does not survive it.
-fn outlives_boot(slot: Option<&Slot>) -> bool {
-    let Some(slot) = slot else { return false };
-    match (slot.state, &slot.holder) {
-        (State::Held | State::Quarantined, _) => true,
-        (State::Active, Some(holder)) => holder.kind != Kind::Container || holder.sticky.is_some(),
-        _ => false,
     }
 }

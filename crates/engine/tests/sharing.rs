@@ -50,6 +50,43 @@ fn engines_that_race_for_the_last_addresses_all_get_one() {
     assert_eq!(distinct.len(), 120);
 }
 
+/// The same for engines that begin without having seen a single block, as nodes of a cluster do.
+#[test]
+fn engines_that_know_nothing_of_each_other_fill_a_pool_to_the_last_address() {
+    let store = MemoryStore::default();
+    let given: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|n| {
+                let engine = engine(&store.unseen(), "10.0.0.0/22", n);
+                scope.spawn(move || {
+                    let ask = |i| engine.allocate(request(&format!("n{n}c{i}")), None);
+                    (0..102).map(|i| ask(i).unwrap_or_else(|error| panic!("{n}/{i}: {error}"))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let distinct: BTreeSet<_> = given.iter().map(|outcome| outcome.given[0].address()).collect();
+    assert_eq!((given.len(), distinct.len()), (1020, 1020));
+    let late = engine(&store.unseen(), "10.0.0.0/22", 99);
+    assert!(late.allocate(request("last"), None).is_ok(), "the one that is left");
+    let refused = late.allocate(request("too-many"), None);
+    assert!(matches!(refused, Err(Error::PoolExhausted { .. })), "{refused:?}");
+}
+
+/// What another engine gave back is found, although this one saw it taken.
+#[test]
+fn a_pool_is_only_full_after_a_fresh_look() {
+    let store = MemoryStore::default();
+    let (one, other) = (engine(&store, "10.0.0.0/30", 1), engine(&store, "10.0.0.0/30", 2));
+    one.allocate(request("a"), None).unwrap();
+    assert!(matches!(other.allocate(request("b"), None), Err(Error::PoolExhausted { .. })));
+    one.release("net", "a", "eth0", None).unwrap();
+    // The engines' clock runs a millisecond per look at it; what was seen a moment ago is good enough for a while.
+    let found = (0..1000).find_map(|_| other.allocate(request("b"), None).ok());
+    assert!(found.is_some());
+}
+
 /// Requests that arrive together share one write of the store, and each still gets its own answer.
 #[test]
 fn threads_on_one_engine_never_share_an_address() {

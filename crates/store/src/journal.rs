@@ -7,7 +7,7 @@
 
 use crate::entry::{self, Entry, HEADER_LEN, MAX_FRAME, STAMPS_SINCE, VERSION};
 use crate::recent::Recent;
-use crate::{Batch, BlockStore, BlockWrite, Medium, Revision, StoreError, Written};
+use crate::{Batch, BlockStore, BlockWrite, Medium, Revision, StoreError, Stored, Written};
 use berth_core::block::{Block, BlockKey};
 use berth_core::ipam::Stamp;
 use std::collections::BTreeMap;
@@ -357,12 +357,12 @@ fn whole_frame_in(data: &[u8], synced_only: bool) -> bool {
 }
 
 impl<M: Medium> BlockStore for Journal<M> {
-    fn list(&mut self) -> Result<Vec<(BlockKey, Block, Revision)>, StoreError> {
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
         Ok(self.blocks.iter().map(|(key, (block, revision))| (key.clone(), block.clone(), *revision)).collect())
     }
 
-    fn read(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError> {
-        Ok(self.blocks.get(key).cloned().unwrap_or_default())
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
+        Ok(keys.iter().map(|key| self.blocks.get(key).cloned().unwrap_or_default()).collect())
     }
 
     fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
@@ -403,10 +403,5 @@ impl<M: Medium> BlockStore for Journal<M> {
 
     fn stamps(&self) -> Vec<Stamp> {
         self.recent.iter().collect()
-    }
-
-    fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError> {
-        // One process has the file: nobody else changes it.
-        Ok(Vec::new())
     }
 }

@@ -24,6 +24,9 @@ use std::path::PathBuf;
 /// The version of a block in the store; 0 means that it is not there.
 pub type Revision = u64;
 
+/// A block as the store has it.
+pub type Stored = (BlockKey, Block, Revision);
+
 /// One block to write, if the store still has the revision that was read.
 #[derive(Clone, Debug)]
 pub struct BlockWrite {
@@ -63,13 +66,28 @@ pub trait BlockStore: Send {
     ///
     /// # Errors
     /// If the store cannot be read.
-    fn list(&mut self) -> Result<Vec<(BlockKey, Block, Revision)>, StoreError>;
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError>;
 
-    /// One block; revision 0 and an empty block if it is not there.
+    /// What an engine has to know before it serves: everything, or, in a store that others write too, at least every
+    /// block in which its own holders have a slot.
     ///
     /// # Errors
     /// If the store cannot be read.
-    fn read(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError>;
+    fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
+        self.list()
+    }
+
+    /// Whether others write to it too, so that there may be blocks which this engine has not seen, and what it has seen
+    /// may be out of date.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// These blocks, in order; revision 0 and an empty block for one that is not there.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError>;
 
     /// Writes each block whose revision is still the expected one; an answer for each, in order.
     ///
@@ -88,11 +106,18 @@ pub trait BlockStore: Send {
     /// Whether a write makes the caller wait for a disk or for another machine.
     fn waits(&self, durable: bool) -> bool;
 
-    /// The blocks that others have changed since this was last asked.
+    /// Blocks that others have changed since this was last asked, as far as the store is told; never waits for them.
     ///
     /// # Errors
-    /// If the watch broke; the caller lists anew.
-    fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError>;
+    /// If a block that may have changed cannot be read.
+    fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Waits a little before a write is tried again that others have forestalled for the `attempt`th time.
+    fn give_way(&mut self, attempt: u32) {
+        let _ = attempt;
+    }
 }
 
 /// Why the store failed.

@@ -1,7 +1,7 @@
 //! Blocks in memory, shared by any number of engines, as the cluster's API server would be.
 
 use berth_core::block::{Block, BlockKey};
-use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Written};
+use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,17 +10,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct MemoryStore {
     blocks: Arc<Mutex<BTreeMap<BlockKey, (Block, Revision)>>>,
     last_revision: Arc<Mutex<Revision>>,
+    forgetful: bool,
+}
+
+impl MemoryStore {
+    /// The same store for an engine that begins without having seen any block, as a new node does.
+    #[must_use]
+    pub fn unseen(&self) -> Self {
+        Self { forgetful: true, ..self.clone() }
+    }
 }
 
 impl BlockStore for MemoryStore {
-    fn list(&mut self) -> Result<Vec<(BlockKey, Block, Revision)>, StoreError> {
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(blocks.iter().map(|(key, (block, revision))| (key.clone(), block.clone(), *revision)).collect())
     }
 
-    fn read(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError> {
+    fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
+        if self.forgetful { Ok(Vec::new()) } else { self.list() }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(blocks.get(key).cloned().unwrap_or_default())
+        Ok(keys.iter().map(|key| blocks.get(key).cloned().unwrap_or_default()).collect())
     }
 
     fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
@@ -44,9 +61,5 @@ impl BlockStore for MemoryStore {
 
     fn waits(&self, _durable: bool) -> bool {
         false
-    }
-
-    fn changed(&mut self) -> Result<Vec<BlockKey>, StoreError> {
-        Ok(Vec::new())
     }
 }

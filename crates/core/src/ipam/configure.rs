@@ -223,7 +223,12 @@ impl Ipam {
         let reserved: HashMap<&str, RangeSet> =
             (config.pools.values()).map(|pool| (&*pool.network, config.reserved(&pool.network))).collect();
         let lenders: Vec<Pool> = config.pools.values().filter_map(Pool::of_leases).collect();
-        self.pools = (config.pools.values().chain(&lenders))
+        let mut apart = self.apart.take();
+        let before = |pool: &Pool| {
+            let &i = self.names.get(&pool.name)?;
+            (self.pools[i].plane == pool.plane()).then(|| self.pools[i].index.cursor)
+        };
+        let pools = (config.pools.values().chain(&lenders))
             .map(|pool| {
                 let members = pool.members(config.subnet_of(pool));
                 // A pool of another type is another allocator's: nothing of it is ours to give.
@@ -235,11 +240,17 @@ impl Ipam {
                     RangeSet::new()
                 };
                 let own = Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
-                let index = PoolIndex::new(pool, &usable);
+                let mut index = PoolIndex::new(pool, &usable);
+                if let Some(entropy) = &mut apart {
+                    index.scatter(entropy);
+                    index.cursor = before(pool).unwrap_or(index.cursor);
+                }
                 let (plane, pool) = (pool.plane(), Arc::new(pool.clone()));
                 PoolState { pool, plane, own, members, index, namespaces: HashMap::new() }
             })
             .collect();
+        self.pools = pools;
+        self.apart = apart;
         self.config = config;
         self.names = self.pools.iter().enumerate().map(|(i, state)| (state.pool.name.clone(), i)).collect();
         self.owners = Owners::new(self.pools.iter().map(|state| (&state.plane, &state.own)));

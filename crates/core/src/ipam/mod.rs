@@ -125,6 +125,8 @@ pub struct Ipam {
     /// Where pools' searches stood: the number of changes after which one moved, the pool, and where it was before.
     cursors: Vec<(usize, usize, (Time, u128))>,
     clock: Time,
+    /// Set if others give out from the same pools: then each searches in a place of its own.
+    apart: Option<Entropy>,
 }
 
 impl Ipam {
@@ -132,6 +134,21 @@ impl Ipam {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty state that shares its pools with others, who know nothing of it: the search begins in a random place
+    /// of each pool, so that they seldom meet.
+    #[must_use]
+    pub fn among_others(seed: u64) -> Self {
+        Self { apart: Some(Entropy(seed)), ..Self::default() }
+    }
+
+    /// Somebody else is at this block: the search of its pools goes on elsewhere.
+    pub fn keep_away_from(&mut self, key: &BlockKey) {
+        let Some(entropy) = &mut self.apart else { return };
+        for pool in self.owners.of(key) {
+            self.pools[pool as usize].index.scatter(entropy);
+        }
     }
 
     /// Takes in a block read from the store, in place of the one known so far.

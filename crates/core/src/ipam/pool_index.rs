@@ -34,6 +34,8 @@ pub(crate) struct PoolIndex {
     waiting: BTreeSet<(Time, u128)>,
     /// Where the search for a never-used unit goes on: the unit given out last, and when.
     pub(super) cursor: (Time, u128),
+    /// Whether the search keeps away from where others gave out last.
+    apart: bool,
 }
 
 impl PoolIndex {
@@ -53,6 +55,15 @@ impl PoolIndex {
             ready: HashMap::default(),
             waiting: BTreeSet::new(),
             cursor: (Time(0), 0),
+            apart: false,
+        }
+    }
+
+    /// Goes on from a random block, and from then on takes no notice of where others are.
+    pub(crate) fn scatter(&mut self, entropy: &mut Entropy) {
+        self.apart = true;
+        if let Some(unit) = self.draw(entropy, EVERYWHERE) {
+            self.cursor.1 = unit - unit % u128::from(BLOCK_UNITS);
         }
     }
 
@@ -71,7 +82,7 @@ impl PoolIndex {
             let at = (since, index * u128::from(BLOCK_UNITS) + u128::from(slot));
             if state == State::Released {
                 self.waiting.insert(at);
-            } else {
+            } else if !self.apart {
                 self.cursor = self.cursor.max(at);
             }
         }
@@ -178,30 +189,34 @@ impl PoolIndex {
         }
     }
 
+    /// The pool's own units inside the windows, as runs.
+    fn inside<'a>(&'a self, windows: &'a [Window]) -> impl Iterator<Item = Window> + 'a {
+        let cut = |&(a, b): &Window, w: &Window| (a.max(w.0), b.min(w.1));
+        let runs = self.units.runs().iter().flat_map(move |run| windows.iter().map(move |w| cut(run, w)));
+        runs.filter(|(a, b)| a <= b)
+    }
+
+    /// Any unit inside the windows, ready or not.
+    fn draw(&self, entropy: &mut Entropy, windows: &[Window]) -> Option<u128> {
+        // Of 2^128 units the sum saturates: the very last is then never drawn, only found.
+        let total = self.inside(windows).fold(0u128, |sum, (a, b)| sum.saturating_add(b - a).saturating_add(1));
+        let mut nth = entropy.up_to(total.checked_sub(1)?);
+        let found = self.inside(windows).find(|(a, b)| {
+            let rest = nth.checked_sub(b - a).and_then(|past| past.checked_sub(1));
+            nth = rest.unwrap_or(nth);
+            rest.is_none()
+        });
+        found.map(|(a, _)| a + nth)
+    }
+
     /// A ready unit from a random place: a few draws over the pool's own units, then the next ready one.
     fn random_ready(&self, entropy: &mut Entropy, windows: &[Window]) -> Option<u128> {
-        let inside = || {
-            let cut = |&(a, b): &Window, w: &Window| (a.max(w.0), b.min(w.1));
-            let runs = self.units.runs().iter().flat_map(move |run| windows.iter().map(move |w| cut(run, w)));
-            runs.filter(|(a, b)| a <= b)
-        };
-        // Of 2^128 units the sum saturates: the very last is then never drawn, only found.
-        let total = inside().fold(0u128, |sum, (a, b)| sum.saturating_add(b - a).saturating_add(1));
-        let last = total.checked_sub(1)?;
-        let mut draw = || {
-            let mut nth = entropy.up_to(last);
-            let found = inside().find(|(a, b)| {
-                let rest = nth.checked_sub(b - a).and_then(|past| past.checked_sub(1));
-                nth = rest.unwrap_or(nth);
-                rest.is_none()
-            });
-            found.map(|(a, _)| a + nth)
-        };
-        let from = draw()?;
+        let from = self.draw(entropy, windows)?;
         let is_ready = |unit: &u128| self.ready_mask(split(*unit).0) & (1 << split(*unit).1) != 0;
-        let lucky = std::iter::once(from).chain((0..7).filter_map(|_| draw())).find(is_ready);
-        let ahead = || inside().filter(|&(_, b)| b >= from).find_map(|(a, b)| self.first_ready((a.max(from), b)));
-        lucky.or_else(ahead).or_else(|| inside().find_map(|window| self.first_ready(window)))
+        let lucky = std::iter::once(from).chain((0..7).filter_map(|_| self.draw(entropy, windows))).find(is_ready);
+        let ahead =
+            || self.inside(windows).filter(|&(_, b)| b >= from).find_map(|(a, b)| self.first_ready((a.max(from), b)));
+        lucky.or_else(ahead).or_else(|| self.inside(windows).find_map(|window| self.first_ready(window)))
     }
 
     /// How many units rest, and when the first of them is free.
