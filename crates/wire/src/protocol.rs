@@ -40,7 +40,6 @@ impl Request {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-#[expect(clippy::large_enum_variant, reason = "one lives at a time, and nearly all are ADD")]
 pub enum Op {
     /// Allocate.
     Add(AddRequest),

@@ -18,9 +18,9 @@ fn leases_are_listed_and_returned() {
         22,
     );
     let shown = [
-        transcript("leases", &[all.clone()]),
-        transcript("leases -o wide --node node-1 --pool blue --network default", &[all.clone()]),
-        transcript("leases -o yaml", &[all.clone()]),
+        transcript("leases", std::slice::from_ref(&all)),
+        transcript("leases -o wide --node node-1 --pool blue --network default", std::slice::from_ref(&all)),
+        transcript("leases -o yaml", std::slice::from_ref(&all)),
         transcript("leases -o name", &[all]),
         transcript("leases", &[(200, json!({ "items": [] }))]),
         transcript("leases return 10.77.4.0/26 --network lab", &[one]),

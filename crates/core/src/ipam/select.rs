@@ -49,7 +49,8 @@ impl Audience {
             ("podSelector", &self.pod_selector, &subject.pod_labels, true),
             ("nodeSelector", &self.node_selector, &subject.node_labels, false),
         ] {
-            if !(of_asker && subject.anyone) && !selector.matches(labels) {
+            let applies = !of_asker || !subject.anyone;
+            if applies && !selector.matches(labels) {
                 return Some(format!("its {what} ({selector}) does not match"));
             }
         }
