@@ -11,6 +11,12 @@ const FILES: &[(&str, &[&str])] = &[
     ("docs/reference/openapi.json", &["generate", "openapi"]),
     ("docs/reference/metrics.md", &["generate", "metrics"]),
     ("docs/reference/schemas.json", &["generate", "schemas"]),
+    ("deploy/kubernetes/crds/ippools.yaml", &["crds", "ippools"]),
+    ("deploy/kubernetes/crds/ipsubnets.yaml", &["crds", "ipsubnets"]),
+    ("deploy/kubernetes/crds/ipreservations.yaml", &["crds", "ipreservations"]),
+    ("deploy/kubernetes/crds/ipclaims.yaml", &["crds", "ipclaims"]),
+    ("deploy/kubernetes/crds/ipendpoints.yaml", &["crds", "ipendpoints"]),
+    ("deploy/kubernetes/crds/ipblocks.yaml", &["crds", "ipblocks"]),
 ];
 
 #[derive(clap::Args)]

@@ -7,10 +7,11 @@ use clap::{Command, CommandFactory};
 use std::fmt::Write;
 
 /// The commands that are shown, by purpose.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Run it", &["serve", "status", "check", "import"]),
     ("Describe pools", &["apply", "get", "delete"]),
     ("Work with addresses", &["allocate", "release", "show", "history", "quarantine", "explain", "leases"]),
+    ("Prepare a cluster", &["crds", "install-cni"]),
     ("Around it", &["completions", "man", "version"]),
 ];
 

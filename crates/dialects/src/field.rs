@@ -6,12 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// What is wrong with one field of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct FieldError {
     /// Where, e.g. `spec.ranges[1]`; empty for the object as a whole.
-    pub(crate) path: String,
+    pub path: String,
     /// What is wrong and how to mend it.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 impl FieldError {

@@ -13,12 +13,14 @@
 //! |---|---|
 //! | [`object`] | the generic object: kind, metadata, spec, status |
 //! | [`kinds`] | every kind there is, found by what a user types |
-//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim |
+//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, and the derived IPEndpoint and IPBlock |
+//! | [`crd`] | the native kinds as custom resource definitions |
 //! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
 //! | [`duration`] | durations as Go writes them |
 
 pub mod bcs;
 mod config;
+pub mod crd;
 pub mod duration;
 mod field;
 pub mod kinds;
@@ -31,5 +33,6 @@ mod text;
 mod tree;
 
 pub use config::{Lowered, lower, lower_all};
+pub use field::FieldError;
 pub use manifest::{MAX_MANIFEST_BYTES, ManifestError, parse_manifests};
 pub use object::{Metadata, Object};

@@ -13,7 +13,8 @@ pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, Listen, LogFormat, ServeArgs};
 pub use tools::{
-    CheckArgs, CompletionsArgs, GenerateArgs, Generated, HostLocalArgs, ImportSource, ManArgs, StatusArgs,
+    CheckArgs, CompletionsArgs, CrdsArgs, GenerateArgs, Generated, HostLocalArgs, ImportSource, InstallCniArgs,
+    ManArgs, StatusArgs,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -131,6 +132,15 @@ pub enum ClientCommand {
     /// Take over the live addresses of another system
     #[command(subcommand)]
     Import(ImportSource),
+    /// Print the custom resource definitions for a cluster
+    ///
+    /// As YAML, for `kubectl apply -f -`. Manifests that this command line applies to the daemon can be applied to a
+    /// cluster that has them.
+    Crds(CrdsArgs),
+    /// Copy the CNI plugin to where the container runtime looks for it
+    ///
+    /// Replaces an older one in one step: a container that starts meanwhile gets the old plugin or the new one.
+    InstallCni(InstallCniArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
     /// Print the manual page

@@ -1,4 +1,4 @@
-//! Commands around the daemon: status, check, import, completions, man, generate.
+//! Commands around the daemon: status, check, import, crds, install-cni, completions, man, generate.
 
 use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
@@ -56,6 +56,26 @@ pub struct HostLocalArgs {
     /// How to print.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Arguments of `berth crds`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  berth crds | kubectl apply -f -")]
+pub struct CrdsArgs {
+    /// Only the definition of this kind
+    pub kind: Option<String>,
+}
+
+/// Arguments of `berth install-cni`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  berth install-cni --to /opt/cni/bin")]
+pub struct InstallCniArgs {
+    /// The directory of the runtime's CNI plugins
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    pub to: PathBuf,
+    /// The plugin; `berth-cni` beside this binary if absent
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
 }
 
 /// Arguments of `berth completions`.

@@ -4,11 +4,13 @@ mod allocate;
 mod apply;
 mod check;
 mod completions;
+mod crds;
 mod delete;
 mod explain;
 mod get;
 mod history;
 mod import;
+mod install_cni;
 mod leases;
 mod man;
 mod quarantine;
@@ -38,6 +40,8 @@ pub(crate) fn run(command: &ClientCommand, global: &Global, ui: &mut Ui) -> Resu
         ClientCommand::Status(args) => status::run(args, &client()?, ui),
         ClientCommand::Check(args) => check::run(args, &client()?, ui),
         ClientCommand::Import(ImportSource::HostLocal(args)) => import::run(args, &client()?, ui),
+        ClientCommand::Crds(args) => crds::run(args, ui),
+        ClientCommand::InstallCni(args) => install_cni::run(args, ui),
         ClientCommand::Completions(args) => completions::run(args, ui),
         ClientCommand::Man(args) => man::run(args, ui),
         ClientCommand::Version => version::run(ui),

@@ -2,7 +2,9 @@
 //!
 //! Every field of a spec is typed and read with its path, so lowering is little more than renaming.
 
+pub mod block;
 pub mod claim;
+pub mod endpoint;
 pub mod net;
 pub mod pool;
 pub mod reservation;
@@ -10,13 +12,16 @@ mod selector;
 mod status;
 pub mod subnet;
 
+pub use block::BlockSpec;
 pub use claim::{Claim, ClaimSpec};
+pub use endpoint::{EndpointAddress, EndpointInterface, EndpointSpec};
 pub use pool::PoolSpec;
 pub use reservation::ReservationSpec;
 pub use selector::{Expression, LabelSelector};
 pub use status::{claim_status, pool_status, subnet_status};
 pub use subnet::SubnetSpec;
 
+use crate::field::FieldError;
 use crate::object::Object;
 use berth_core::error::Error;
 use berth_core::model::{DEFAULT_NETWORK, Pool, Reservation, Subnet};
@@ -57,6 +62,15 @@ pub fn lower_claim(object: &Object) -> Result<Claim, Error> {
     claim::lower(object).map_err(|error| error.of(object))
 }
 
-fn network(named: Option<String>) -> Arc<str> {
-    named.map_or_else(|| DEFAULT_NETWORK.into(), Into::into)
+/// The network that an object is in. A slash would lead into the leases of another one, which are in `NETWORK/leases`.
+fn network(named: Option<String>) -> Result<Arc<str>, FieldError> {
+    match named {
+        Some(name) if name.is_empty() || name.contains('/') => {
+            let reason =
+                format!("{name:?} is not the name of a network; leave it out, or write a word without slashes");
+            Err(FieldError::new("spec.network", reason))
+        }
+        Some(name) => Ok(name.into()),
+        None => Ok(DEFAULT_NETWORK.into()),
+    }
 }

@@ -140,7 +140,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
     let ranges: Vec<Range> = spec.ranges.into_iter().map(|Text(range)| range).collect();
     let plain = Pool::new(&object.metadata.name, ranges);
     Ok(Pool {
-        network: super::network(spec.network),
+        network: super::network(spec.network)?,
         unit_len: spec.unit_prefix_length.unwrap_or(plain.unit_len),
         kind: spec.kind.unwrap_or_else(|| LOCAL_TYPE.to_owned()),
         exclude: spec.exclude.into_iter().map(|Text(range)| range).collect(),

@@ -23,7 +23,7 @@ pub(crate) fn lower(object: &Object) -> Result<Reservation, FieldError> {
     let spec: ReservationSpec = decode(&object.spec, "spec")?;
     Ok(Reservation {
         name: object.metadata.name.clone(),
-        network: super::network(spec.network),
+        network: super::network(spec.network)?,
         ranges: spec.addresses.into_iter().map(|Text(range)| range).collect(),
     })
 }

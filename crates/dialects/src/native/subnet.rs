@@ -33,7 +33,7 @@ pub(crate) fn lower(object: &Object) -> Result<Subnet, FieldError> {
     let spec: SubnetSpec = decode(&object.spec, "spec")?;
     Ok(Subnet {
         name: object.metadata.name.clone(),
-        network: super::network(spec.network),
+        network: super::network(spec.network)?,
         cidr: spec.cidr.0,
         gateway: gateway(spec.gateway),
         routes: spec.routes.into_iter().map(Into::into).collect(),

@@ -89,7 +89,7 @@ fn a_bad_manifest_is_refused_with_the_place_and_the_fix() {
             "apiVersion: v1\nkind: Deployment\nmetadata: {name: a}\n".into(),
             2,
             "Deployment \"a\", kind: unknown kind \"Deployment\"; use one of IPPool, IPSubnet, IPReservation, \
-             IPClaim, BCSNetPool, BCSNetIP",
+             IPClaim, IPEndpoint, IPBlock, BCSNetPool, BCSNetIP",
         ),
         (
             "apiVersion: v1\nkind: IPPool\nmetadata: {name: a}\n".into(),
@@ -178,6 +178,12 @@ fn a_bad_manifest_is_refused_with_the_place_and_the_fix() {
             "IPPool \"blue\", spec.gateway: \"auto\" is not an IP address; write one, or \"none\"",
         ),
         (
+            pool("{ranges: [10.0.0.0/24], network: default/leases}"),
+            5,
+            "IPPool \"blue\", spec.network: \"default/leases\" is not the name of a network; leave it out, or write a \
+             word without slashes",
+        ),
+        (
             pool("{ranges: [10.0.0.0/24], pick: sequential}"),
             5,
             "IPPool \"blue\", spec.pick: unknown value \"sequential\"; did you mean \"Sequential\"?",
@@ -214,6 +220,16 @@ fn a_bad_manifest_is_refused_with_the_place_and_the_fix() {
             "apiVersion: networkextension.bkbcs.tencent.com/v1\nkind: BCSNetIP\nmetadata: {name: 10.1.2.20}\n".into(),
             2,
             "BCSNetIP \"10.1.2.20\", kind: BCSNetIP objects are made from BCSNetPools; apply the BCSNetPool",
+        ),
+        (
+            native("IPEndpoint", "web-0", "{uid: u, node: n}"),
+            2,
+            "IPEndpoint \"web-0\", kind: IPEndpoint objects are made from what pods hold; leave it out",
+        ),
+        (
+            native("IPBlock", "default.10-0-0-0-26", "{}"),
+            2,
+            "IPBlock \"default.10-0-0-0-26\", kind: IPBlock objects are Berth's own record; leave it out",
         ),
     ] {
         let error = parse_manifests(&manifest).expect_err(&manifest);

@@ -1,0 +1,300 @@
+//! What the types cannot say: limits, and rules in CEL. The limits are what a person might want at the most; together
+//! they keep every object below 256 KiB and every rule within the cost that an API server allows.
+//!
+//! Messages are those of the daemon where both can say the same.
+
+use super::MAX_SLOTS;
+use serde_json::{Value, json};
+
+/// The keyword of CEL rules.
+pub(super) const RULES: &str = "x-kubernetes-validations";
+
+/// `FIRST - LAST`, both IPv6 in full.
+const RANGE_LENGTH: u32 = 84;
+const CIDR_LENGTH: u32 = 49;
+const ADDRESS_LENGTH: u32 = 45;
+/// Go's notation, as `GoDuration` reads it.
+const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+
+/// Where in the spec of a kind which keywords are added.
+pub(super) fn of(kind: &str) -> Vec<(&'static str, Value)> {
+    match kind {
+        "IPPool" => pool(),
+        "IPSubnet" => subnet(),
+        "IPReservation" => {
+            vec![
+                ("network", network()),
+                ("addresses", json!({ "minItems": 1, "maxItems": 1024 })),
+                ("addresses[]", range()),
+            ]
+        }
+        "IPClaim" => claim(),
+        "IPEndpoint" => endpoint(),
+        "IPBlock" => block(),
+        _ => Vec::new(),
+    }
+}
+
+fn pool() -> Vec<(&'static str, Value)> {
+    let prefix_length = || json!({ "minimum": 0, "maximum": 128, "format": "int32" });
+    let quota = || json!({ "minimum": 0, "maximum": u32::MAX });
+    let mut all = vec![
+        (
+            "",
+            rules(&[
+                (
+                    "self.ranges.all(r, r.contains(':') == self.ranges[0].contains(':'))",
+                    "ranges must be of one address family; make a second pool",
+                ),
+                (
+                    "!has(self.exclude) || self.exclude.all(r, r.contains(':') == self.ranges[0].contains(':'))",
+                    "exclude must be of the address family of ranges",
+                ),
+                (
+                    "!has(self.gateway) || self.gateway == 'none' || self.gateway.contains(':') == self.ranges[0].contains(':')",
+                    "gateway must be of the address family of ranges",
+                ),
+                (
+                    "!has(self.prefixLength) || self.prefixLength <= 32 || self.ranges[0].contains(':')",
+                    "prefixLength is longer than an IPv4 address (32)",
+                ),
+                (
+                    "!has(self.unitPrefixLength) || self.unitPrefixLength <= 32 || self.ranges[0].contains(':')",
+                    "unitPrefixLength is longer than an IPv4 address (32)",
+                ),
+                (
+                    "!has(self.blockSize) || self.blockSize <= 32 || self.ranges[0].contains(':')",
+                    "blockSize is longer than an IPv4 address (32)",
+                ),
+                (
+                    "!has(self.blockSize) || !has(self.unitPrefixLength) || self.blockSize <= self.unitPrefixLength",
+                    "blockSize must not be longer than unitPrefixLength: a lease holds at least one unit",
+                ),
+                (
+                    "self.?unitPrefixLength == oldSelf.?unitPrefixLength",
+                    "unitPrefixLength cannot be changed; make another pool",
+                ),
+            ]),
+        ),
+        ("network", fixed_network()),
+        ("ranges", json!({ "minItems": 1, "maxItems": 1024 })),
+        ("ranges[]", range()),
+        ("exclude", json!({ "maxItems": 512 })),
+        ("exclude[]", range()),
+        ("prefixLength", prefix_length()),
+        ("gateway", gateway()),
+        ("unitPrefixLength", prefix_length()),
+        ("coolDown", duration()),
+        ("blockSize", prefix_length()),
+        ("allow.namespaces", json!({ "maxItems": 256 })),
+        ("allow.namespaces[]", label()),
+        ("allow.nodes", json!({ "maxItems": 64 })),
+        ("quota.perNamespace", quota()),
+        ("quota.namespaces", json!({ "maxProperties": 64 })),
+        ("quota.namespaces{}", quota()),
+        ("sticky.keep", duration()),
+    ];
+    for (list, item, values) in [
+        (
+            "allow.namespaceSelector.matchExpressions",
+            "allow.namespaceSelector.matchExpressions[]",
+            "allow.namespaceSelector.matchExpressions[].values",
+        ),
+        (
+            "allow.podSelector.matchExpressions",
+            "allow.podSelector.matchExpressions[]",
+            "allow.podSelector.matchExpressions[].values",
+        ),
+        (
+            "allow.nodeSelector.matchExpressions",
+            "allow.nodeSelector.matchExpressions[]",
+            "allow.nodeSelector.matchExpressions[].values",
+        ),
+    ] {
+        all.extend([
+            (list, json!({ "maxItems": 8 })),
+            (values, json!({ "maxItems": 8, "items": { "type": "string", "maxLength": 63 } })),
+            (item, expression()),
+        ]);
+    }
+    all.extend([
+        ("allow.namespaceSelector.matchLabels", labels()),
+        ("allow.podSelector.matchLabels", labels()),
+        ("allow.nodeSelector.matchLabels", labels()),
+    ]);
+    all.extend(routes_and_dns());
+    all
+}
+
+fn subnet() -> Vec<(&'static str, Value)> {
+    let mut all = vec![
+        (
+            "",
+            rules(&[(
+                "!has(self.gateway) || self.gateway == 'none' || self.gateway.contains(':') == self.cidr.contains(':')",
+                "gateway must be of the address family of cidr",
+            )]),
+        ),
+        ("network", fixed_network()),
+        ("cidr", cidr()),
+        ("gateway", gateway()),
+    ];
+    all.extend(routes_and_dns());
+    all
+}
+
+fn claim() -> Vec<(&'static str, Value)> {
+    let given = "!has(self.addresses) || self.addresses.size() == 0 || ";
+    let leave_out = "leave it out: spec.addresses says which addresses are wanted";
+    vec![
+        (
+            "",
+            rules(&[
+                (&format!("{given}!has(self.count)"), &format!("count: {leave_out}")),
+                (
+                    &format!("{given}!has(self.families) || self.families.size() == 0"),
+                    &format!("families: {leave_out}"),
+                ),
+            ]),
+        ),
+        ("network", json!({ "minLength": 1 })),
+        ("addresses", json!({ "maxItems": 1024 })),
+        ("addresses[]", address()),
+        ("families", json!({ "maxItems": 2 })),
+        ("count", json!({ "minimum": 1, "maximum": 1024, "format": "int32" })),
+        ("keep", duration()),
+    ]
+}
+
+fn endpoint() -> Vec<(&'static str, Value)> {
+    vec![
+        ("uid", json!({ "minLength": 1, "maxLength": 128 })),
+        ("node", json!({ "minLength": 1 })),
+        ("interfaces", json!({ "maxItems": 16 })),
+        ("interfaces[].name", json!({ "maxLength": 64 })),
+        ("interfaces[].addresses", json!({ "maxItems": 16 })),
+        (
+            "interfaces[].addresses[].address",
+            with(
+                json!({ "maxLength": CIDR_LENGTH }),
+                &[("isCIDR(self)", "must be an address with a prefix length, e.g. 10.0.0.5/24")],
+            ),
+        ),
+        ("interfaces[].addresses[].gateway", address()),
+        ("interfaces[].routes", json!({ "maxItems": 16 })),
+        ("interfaces[].routes[].dst", json!({ "maxLength": CIDR_LENGTH })),
+        ("interfaces[].routes[].gw", address()),
+        ("interfaces[].dns.nameservers", json!({ "maxItems": 8 })),
+        ("interfaces[].dns.search", json!({ "maxItems": 8 })),
+        ("interfaces[].dns.options", json!({ "maxItems": 8 })),
+    ]
+}
+
+fn block() -> Vec<(&'static str, Value)> {
+    let never = |field: &str| (format!("self.{field} == oldSelf.{field}"), format!("{field} cannot be changed"));
+    let never: Vec<_> = ["network", "unit", "cidr"].into_iter().map(never).collect();
+    let never: Vec<_> = never.iter().map(|(rule, message)| (rule.as_str(), message.as_str())).collect();
+    vec![
+        ("", rules(&never)),
+        // The leases of a network are blocks of NETWORK/leases.
+        ("network", json!({ "maxLength": 260 })),
+        ("unit", json!({ "minimum": 0, "maximum": 128, "format": "int32" })),
+        ("cidr", cidr()),
+        ("used", json!({ "minimum": 0, "maximum": 64, "format": "int32" })),
+        ("slots", json!({ "maxLength": MAX_SLOTS, "pattern": "^[A-Za-z0-9+/]*={0,2}$" })),
+        ("writer", json!({ "minLength": 1 })),
+        ("lessee", json!({ "minLength": 1 })),
+    ]
+}
+
+fn routes_and_dns() -> Vec<(&'static str, Value)> {
+    vec![
+        ("routes", json!({ "maxItems": 32 })),
+        ("routes[].dst", cidr()),
+        ("routes[].gw", address()),
+        ("dns.nameservers", json!({ "maxItems": 16, "items": { "type": "string", "maxLength": 64 } })),
+        ("dns.search", json!({ "maxItems": 32 })),
+        ("dns.options", json!({ "maxItems": 32, "items": { "type": "string", "maxLength": 64 } })),
+    ]
+}
+
+/// A label's value, or a namespace or a pattern of some.
+fn label() -> Value {
+    json!({ "maxLength": 63 })
+}
+
+fn labels() -> Value {
+    json!({ "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63 } })
+}
+
+/// A network by name. A slash would lead into the leases of another one.
+fn network() -> Value {
+    json!({ "default": berth_core::model::DEFAULT_NETWORK, "minLength": 1, "pattern": "^[^/]+$" })
+}
+
+/// The same, of an object whose addresses lie there: in another network they would be other addresses.
+fn fixed_network() -> Value {
+    with(
+        network(),
+        &[("self == oldSelf", "cannot be changed: addresses of another network are others; make another object")],
+    )
+}
+
+fn address() -> Value {
+    with(json!({ "maxLength": ADDRESS_LENGTH }), &[("isIP(self)", "is not an IP address")])
+}
+
+fn gateway() -> Value {
+    let rule = "self == 'none' || isIP(self)";
+    with(json!({ "maxLength": ADDRESS_LENGTH }), &[(rule, "is not an IP address; write one, or \"none\"")])
+}
+
+fn cidr() -> Value {
+    let mut cidr = with(json!({ "maxLength": CIDR_LENGTH }), &[("isCIDR(self)", "is not a CIDR (ADDRESS/LENGTH)")]);
+    no_host_bits(&mut cidr);
+    cidr
+}
+
+fn range() -> Value {
+    // Cut at the dash, and not split: the server reckons with as many parts as there are characters.
+    let rule = "isIP(self) || isCIDR(self) || (self.contains('-') \
+                && isIP(self.substring(0, self.indexOf('-')).trim()) \
+                && isIP(self.substring(self.indexOf('-') + 1).trim()))";
+    let mut range =
+        with(json!({ "maxLength": RANGE_LENGTH }), &[(rule, "must be a CIDR, FIRST-LAST or a single address")]);
+    no_host_bits(&mut range);
+    range
+}
+
+fn no_host_bits(schema: &mut Value) {
+    let rule = json!({
+        "rule": "!isCIDR(self) || cidr(self) == cidr(self).masked()",
+        "message": "has host bits set",
+        // What to write instead cannot be told: the server takes the text of a CIDR to be of any length.
+        "messageExpression": "self + ' has host bits set'",
+    });
+    if let Some(rules) = schema[RULES].as_array_mut() {
+        rules.push(rule);
+    }
+}
+
+fn duration() -> Value {
+    json!({ "maxLength": 64, "pattern": DURATION })
+}
+
+fn expression() -> Value {
+    rules(&[(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "values must name at least one value with the operators In and NotIn, and be left out with the others",
+    )])
+}
+
+fn rules(rules: &[(&str, &str)]) -> Value {
+    with(json!({}), rules)
+}
+
+fn with(mut keywords: Value, rules: &[(&str, &str)]) -> Value {
+    let rules: Vec<_> = rules.iter().map(|(rule, message)| json!({ "rule": rule, "message": message })).collect();
+    keywords[RULES] = json!(rules);
+    keywords
+}

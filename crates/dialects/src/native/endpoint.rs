@@ -1,0 +1,81 @@
+//! IPEndpoint: what one pod holds, under the pod's name. Derived from blocks and never the truth about an address; it is
+//! how the address of a sticky pod is found again, and what people look at.
+
+use super::net::{DnsSpec, RouteSpec};
+use berth_core::net::{Dns, Route};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What one pod holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndpointSpec {
+    /// UID of the pod: a pod of the same name that came later is another one.
+    pub uid: String,
+    /// The node that the pod runs on, or ran on last.
+    pub node: String,
+    /// Its interfaces, in the order in which they were attached.
+    #[serde(default)]
+    pub interfaces: Vec<EndpointInterface>,
+}
+
+/// One interface of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndpointInterface {
+    /// Name of the interface inside the pod.
+    pub name: String,
+    /// The CNI network that attached it.
+    pub network: String,
+    /// Its addresses.
+    #[serde(default)]
+    pub addresses: Vec<EndpointAddress>,
+    /// Routes that came along with the addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<RouteSpec>)]
+    pub routes: Vec<Route>,
+    /// Resolver settings that came along with the addresses.
+    #[serde(default, skip_serializing_if = "Dns::is_empty")]
+    #[schema(value_type = DnsSpec)]
+    pub dns: Dns,
+}
+
+/// One address of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndpointAddress {
+    /// The address with the prefix length of its subnet.
+    #[schema(example = "10.0.0.5/24")]
+    pub address: String,
+    /// The pool it is from.
+    pub pool: String,
+    /// Its router, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn it_is_written_as_it_is_read() {
+        let full = json!({
+            "uid": "0f3c1f5e-8b7d-4c6e-9a35-1d2f3a4b5c6d",
+            "node": "n1",
+            "interfaces": [{
+                "name": "eth0",
+                "network": "blue",
+                "addresses": [
+                    {"address": "10.0.0.5/24", "pool": "blue", "gateway": "10.0.0.1"},
+                    {"address": "fd00::5/64", "pool": "blue6"},
+                ],
+                "routes": [{"dst": "0.0.0.0/0", "gw": "10.0.0.1"}],
+                "dns": {"nameservers": ["10.0.0.53"]},
+            }],
+        });
+        let spec: EndpointSpec = serde_json::from_value(full.clone()).expect("reads");
+        assert_eq!(serde_json::to_value(&spec).expect("writes"), full);
+    }
+}
