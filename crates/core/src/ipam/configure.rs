@@ -236,8 +236,9 @@ impl Ipam {
                 };
                 let own = Units::new(&pool.ranges.iter().copied().collect(), pool.family, pool.unit_len);
                 let index = PoolIndex::new(pool, &usable);
+                let subnets = pool.subnets(config.subnet_of(pool));
                 let (plane, pool) = (pool.plane(), Arc::new(pool.clone()));
-                PoolState { pool, plane, own, members, index, namespaces: HashMap::new() }
+                PoolState { pool, plane, own, subnets, members, index, namespaces: HashMap::new() }
             })
             .collect();
         self.config = config;
