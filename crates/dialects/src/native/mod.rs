@@ -4,6 +4,7 @@
 
 pub mod claim;
 pub mod net;
+pub mod pod;
 pub mod pool;
 pub mod reservation;
 mod selector;
