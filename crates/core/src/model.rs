@@ -76,6 +76,11 @@ pub struct Audience {
     pub nodes: Vec<String>,
     /// Nodes by label.
     pub node_selector: Selector,
+    /// Only nodes that have an address in the pool's subnet.
+    pub reachable: bool,
+    /// Attachments by name, wildcards allowed: `NAMESPACE/NAME` of a network attachment definition, or the name of a CNI
+    /// network; empty admits every attachment.
+    pub attachments: Vec<String>,
 }
 
 /// How many addresses of a pool one namespace may have.
@@ -201,7 +206,7 @@ impl Pool {
     }
 
     /// The subnets that its ranges imply: the subnet object's, or the prefix asked for, or each range's own.
-    fn subnets(&self, subnet: Option<&Subnet>) -> Vec<Cidr> {
+    pub(crate) fn subnets(&self, subnet: Option<&Subnet>) -> Vec<Cidr> {
         match (subnet, self.prefix_len) {
             (Some(subnet), _) => vec![subnet.cidr],
             (None, Some(len)) => self.ranges.iter().map(|r| Cidr::containing(r.first(), len)).collect(),
@@ -319,7 +324,7 @@ pub struct Reservation {
     pub ranges: Vec<Range>,
 }
 
-/// Who asks: what a pool's audience is checked against.
+/// Who asks, as far as a pool cares: what its audience and its stickiness are checked against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Namespace; empty outside of Kubernetes.
@@ -334,4 +339,11 @@ pub struct Subject {
     pub node_labels: Labels,
     /// Set where nobody in particular asks: rules about namespaces and pods, quotas among them, do not apply.
     pub anyone: bool,
+    /// The networks that the node has addresses in; an address whose network is not known stands as a network of one.
+    pub node_cidrs: Vec<Cidr>,
+    /// The attachment: `NAMESPACE/NAME` of a network attachment definition, or the name of the CNI network.
+    pub attachment: String,
+    /// Whether the holder's name never comes back, as that of a Deployment's pod. A pool that is sticky by pod is not so
+    /// for it: every rollout would leave addresses behind that nobody can come back to.
+    pub fleeting: bool,
 }

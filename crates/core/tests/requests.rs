@@ -125,10 +125,14 @@ fn who_may_use_a_pool_binds_whatever_is_named() {
     closed.audience.namespace_selector = selects("tier", "gold");
     closed.audience.pod_selector = selects("app", "web");
     closed.audience.node_selector = selects("zone", "a");
+    closed.audience.attachments = vec!["kube-system/vlan-*".into(), "podman".into()];
+    closed.audience.reachable = true;
     let mut ipam = ipam([closed]);
     let right = || {
         let mut wanted = request(pod("c", "prod-1", "web", "u"), vec![]);
         wanted.subject.node = "rack1-7".into();
+        wanted.subject.attachment = "kube-system/vlan-10".into();
+        wanted.subject.node_cidrs = vec![cidr("192.168.0.0/24"), cidr("10.0.0.0/24")];
         for (labels, key, value) in [
             (&mut wanted.subject.namespace_labels, "tier", "gold"),
             (&mut wanted.subject.pod_labels, "app", "web"),
@@ -140,12 +144,25 @@ fn who_may_use_a_pool_binds_whatever_is_named() {
     };
     let groups = [from(&["closed"]), from(&["*"]), Group::default(), exactly(&["10.0.0.9"])];
     type Spoil = fn(&mut Request);
-    let spoils: [(Spoil, &str); 5] = [
+    let spoils: [(Spoil, &str); 9] = [
         (|r| r.subject.namespace = "dev".into(), "namespace \"dev\" is not among prod-*"),
         (|r| r.subject.node = "rack2-1".into(), "node \"rack2-1\" is not among rack1-?"),
         (|r| r.subject.namespace_labels.clear(), "its namespaceSelector (tier=gold) does not match"),
         (|r| r.subject.pod_labels.clear(), "its podSelector (app=web) does not match"),
         (|r| r.subject.node_labels.clear(), "its nodeSelector (zone=a) does not match"),
+        (
+            |r| r.subject.attachment = "shop/vlan-10".into(),
+            "attachment \"shop/vlan-10\" is not among kube-system/vlan-*, podman",
+        ),
+        (|r| r.subject.attachment.clear(), "attachment \"\" is not among kube-system/vlan-*, podman"),
+        (
+            |r| r.subject.node_cidrs.truncate(1),
+            "node \"rack1-7\" has no address in 10.0.0.0/24, only in 192.168.0.0/24",
+        ),
+        (
+            |r| r.subject.node_cidrs.clear(),
+            "it is for nodes with an address in 10.0.0.0/24, and no address of node \"rack1-7\" is known",
+        ),
     ];
     for group in groups {
         for (spoil, reason) in spoils {

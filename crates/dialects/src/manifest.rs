@@ -84,6 +84,20 @@ pub fn parse_manifests(text: &str) -> Result<Vec<Object>, ManifestError> {
     Ok(objects)
 }
 
+/// Reads a text that is one YAML or JSON value and nothing else, under the limits of manifests.
+///
+/// # Errors
+/// What is wrong and, if it is known, on which line.
+pub(crate) fn parse_value(text: &str) -> Result<Value, (Option<u64>, String)> {
+    let trees: Result<Vec<Tree>, _> = serde_saphyr::from_multiple_with_options(text, limits());
+    let trees = trees.map_err(|error| (error.location().map(|at| at.line()), plain(&error)))?;
+    match &trees[..] {
+        [one] => Ok(one.value()),
+        [] => Ok(Value::Null),
+        [_, second, ..] => Err((Some(second.line("")), "begins a second document; write one".to_owned())),
+    }
+}
+
 /// What the YAML reader says, in words for users and without the line, which stands in front already.
 fn plain(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);

@@ -111,7 +111,7 @@ impl Object {
 }
 
 /// Names are what Kubernetes allows, so that a manifest that works here works in a cluster.
-fn check_name(path: &str, name: &str, max: usize, dots: bool) -> Result<(), FieldError> {
+pub(crate) fn check_name(path: &str, name: &str, max: usize, dots: bool) -> Result<(), FieldError> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let edges = |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
     let mut labels = name.split(if dots { "." } else { "\0" });

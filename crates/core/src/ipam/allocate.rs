@@ -25,6 +25,29 @@ impl Ipam {
         self.allocate_traced(request, now, entropy, None)
     }
 
+    /// Serves several requests, e.g. for all interfaces of a pod: all of them, or none.
+    ///
+    /// # Errors
+    /// Those of the first request that cannot be served, with its place in the list; no change is left behind.
+    pub fn allocate_all(
+        &mut self,
+        requests: &[Request],
+        now: Time,
+        entropy: &mut Entropy,
+    ) -> Result<Vec<Outcome>, (usize, Error)> {
+        let (mark, mut outcomes) = (self.changes.len(), Vec::with_capacity(requests.len()));
+        for (place, request) in requests.iter().enumerate() {
+            match self.allocate(request, now, entropy) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => {
+                    self.rollback_to(mark);
+                    return Err((place, error));
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
     /// Records addresses that the holder has already from elsewhere, one request for each: unlike [`Self::allocate`],
     /// it adds to what the holder has.
     ///
@@ -224,7 +247,7 @@ impl Ipam {
         let stamp = self.tick(now);
         let mut holder = request.holder.clone();
         if let (None, Some(policy)) = (&holder.sticky, self.pools[pool].pool.sticky) {
-            holder.sticky = pod_identity(&holder).map(|identity| Sticky { identity, keep: policy.keep });
+            holder.sticky = pod_identity(request).map(|identity| Sticky { identity, keep: policy.keep });
         }
         let id = SlotId::new(self.entry(&key), slot);
         self.write(id, Some(Slot::active(holder, stamp)));

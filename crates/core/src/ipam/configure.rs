@@ -245,8 +245,9 @@ impl Ipam {
                     index.scatter(entropy);
                     index.cursor = before(pool).unwrap_or(index.cursor);
                 }
+                let subnets = pool.subnets(config.subnet_of(pool));
                 let (plane, pool) = (pool.plane(), Arc::new(pool.clone()));
-                PoolState { pool, plane, own, members, index, namespaces: HashMap::new() }
+                PoolState { pool, plane, own, subnets, members, index, namespaces: HashMap::new() }
             })
             .collect();
         self.pools = pools;

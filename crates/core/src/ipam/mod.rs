@@ -31,7 +31,7 @@ pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, T
 pub use tombstones::{Mark, Stamp, Tombstones, Wish};
 pub use usage::Usage;
 
-use crate::addr::{Family, RangeSet};
+use crate::addr::{Cidr, Family, RangeSet};
 use crate::block::{Block, BlockKey, Plane, Slot, SlotRef};
 use crate::model::{LEASE_TYPE, Pool};
 use crate::time::Time;
@@ -88,6 +88,8 @@ struct PoolState {
     plane: Plane,
     /// Every unit of its ranges, given out or not: whose a slot is does not change when an address is reserved.
     own: Units,
+    /// The subnets its addresses live in.
+    subnets: Vec<Cidr>,
     /// What the pool may ever give out.
     members: RangeSet,
     index: PoolIndex,

@@ -1,7 +1,7 @@
 //! Which pools a request may use, and what rules the others out.
 
 use super::{Group, Ipam, PoolState, Request, Trace};
-use crate::addr::Family;
+use crate::addr::{Cidr, Family};
 use crate::error::Error;
 use crate::glob;
 use crate::ipam::Considered;
@@ -35,8 +35,8 @@ impl Rule {
 }
 
 impl Audience {
-    /// What keeps the subject out, in words.
-    fn refuses(&self, subject: &Subject) -> Option<String> {
+    /// What keeps the subject out of a pool with these subnets, in words.
+    fn refuses(&self, subject: &Subject, subnets: &[Cidr]) -> Option<String> {
         let named = |patterns: &[String], name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
         if !subject.anyone && !self.namespaces.is_empty() && !named(&self.namespaces, &subject.namespace) {
             return Some(format!("namespace {:?} is not among {}", subject.namespace, self.namespaces.join(", ")));
@@ -54,7 +54,20 @@ impl Audience {
                 return Some(format!("its {what} ({selector}) does not match"));
             }
         }
-        None
+        if !self.attachments.is_empty() && !named(&self.attachments, &subject.attachment) {
+            return Some(format!("attachment {:?} is not among {}", subject.attachment, self.attachments.join(", ")));
+        }
+        // Which of its subnets a pool picks from is not the node's to say, so the node must have all of them.
+        let has = |subnet: &Cidr| subject.node_cidrs.iter().any(|own| own.range().overlaps(subnet.range()));
+        let missing = subnets.iter().find(|subnet| self.reachable && !has(subnet))?;
+        let node = &subject.node;
+        Some(match &subject.node_cidrs[..] {
+            [] => format!("it is for nodes with an address in {missing}, and no address of node {node:?} is known"),
+            own => {
+                let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+                format!("node {node:?} has no address in {missing}, only in {}", own.join(", "))
+            }
+        })
     }
 }
 
@@ -74,7 +87,7 @@ impl PoolState {
         if pool.kind != LOCAL_TYPE {
             return Some(Rule::Type(pool.kind.clone()));
         }
-        pool.audience.refuses(&request.subject).map(Rule::Audience)
+        pool.audience.refuses(&request.subject, &self.subnets).map(Rule::Audience)
     }
 
     /// The rule that keeps the namespace of a request from one more address.

@@ -12,7 +12,7 @@ impl Ipam {
     /// What is kept for the holder of a request.
     pub(super) fn kept_for(&self, request: &Request) -> Vec<SlotId> {
         let own = request.holder.sticky.as_ref().map(|sticky| sticky.identity.clone());
-        own.or_else(|| pod_identity(&request.holder)).map(|id| self.find_identity(&id)).unwrap_or_default()
+        own.or_else(|| pod_identity(request)).map(|id| self.find_identity(&id)).unwrap_or_default()
     }
 
     /// Gives the first kept address that fits the group back to its holder.
@@ -49,17 +49,17 @@ impl Ipam {
         }
         let stamp = self.tick(now);
         // Kept for as long as the holder says, or else the pool: both may have changed since it was first given out.
-        let sticky = request.holder.sticky.clone().or_else(|| self.policy(id, &request.holder));
+        let sticky = request.holder.sticky.clone().or_else(|| self.policy(id, request));
         self.write(id, Some(Slot::active(Holder { sticky, ..request.holder.clone() }, stamp)));
         Ok(self.given(id, Reason::KeptForHolder))
     }
 
     /// What the pool of a slot says about keeping the addresses of a pod.
-    fn policy(&self, id: SlotId, holder: &Holder) -> Option<Sticky> {
+    fn policy(&self, id: SlotId, request: &Request) -> Option<Sticky> {
         let entry = self.entries[id.block()].as_ref()?;
         let own = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
         let policy = self.pools[*entry.pools.iter().find(own)? as usize].pool.sticky?;
-        pod_identity(holder).map(|identity| Sticky { identity, keep: policy.keep })
+        pod_identity(request).map(|identity| Sticky { identity, keep: policy.keep })
     }
 
     /// A pod has one address per interface. A sandbox that was replaced without a DEL keeps its address for one more
@@ -93,7 +93,9 @@ fn replaces(new: &Holder, old: &Holder) -> bool {
     same_pod && old.kind == new.kind && old.node == new.node
 }
 
-/// The identity of a pod's interface, for pools whose addresses stay with the pod.
-pub(super) fn pod_identity(holder: &Holder) -> Option<String> {
-    (!holder.pod.is_empty()).then(|| format!("pod/{}/{}/{}", holder.namespace, holder.pod, holder.ifname))
+/// The identity of a pod's interface, for pools whose addresses stay with the pod; none if no pod of that name comes back.
+pub(super) fn pod_identity(request: &Request) -> Option<String> {
+    let Request { holder, subject, .. } = request;
+    (!holder.pod.is_empty() && !subject.fleeting)
+        .then(|| format!("pod/{}/{}/{}", holder.namespace, holder.pod, holder.ifname))
 }

@@ -72,6 +72,12 @@ impl Claim {
         }
     }
 
+    /// Makes a request one for the claim's addresses, whatever it asked for before.
+    pub fn fill(&self, request: &mut Request) {
+        request.holder.sticky = Some(Sticky { identity: self.identity.clone(), keep: self.keep });
+        request.groups = vec![self.group.clone()];
+    }
+
     /// The request that finds addresses for the claim.
     #[must_use]
     pub fn request(&self) -> Request {

@@ -6,6 +6,7 @@ pub mod block;
 pub mod claim;
 pub mod endpoint;
 pub mod net;
+pub mod pod;
 pub mod pool;
 pub mod reservation;
 mod selector;

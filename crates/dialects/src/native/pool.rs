@@ -113,6 +113,13 @@ pub struct AllowSpec {
     /// Nodes by label.
     #[serde(default)]
     node_selector: LabelSelector,
+    /// Only nodes that have an address in the pool's subnet.
+    #[serde(default)]
+    reachable_nodes: bool,
+    /// Attachments by name, wildcards allowed: `NAMESPACE/NAME` of a network attachment definition, or the name of a CNI
+    /// network.
+    #[serde(default)]
+    attachments: Vec<String>,
 }
 
 /// How many addresses of a pool a namespace may have.
@@ -175,6 +182,8 @@ impl AllowSpec {
             pod_selector: self.pod_selector.lower(&format!("{path}.podSelector"))?,
             nodes: self.nodes,
             node_selector: self.node_selector.lower(&format!("{path}.nodeSelector"))?,
+            reachable: self.reachable_nodes,
+            attachments: self.attachments,
         })
     }
 }

@@ -1,6 +1,8 @@
 mod bcs;
 mod manifests;
 mod native;
+mod pod;
+mod pod_annotations;
 
 use crate::{Object, parse_manifests};
 

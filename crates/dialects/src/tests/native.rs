@@ -46,6 +46,8 @@ fn every_field_of_a_pool_is_lowered() {
     podSelector: {matchLabels: {app: web}, matchExpressions: [{key: b, operator: Exists}]}
     nodes: [node-1]
     nodeSelector: {matchExpressions: [{key: c, operator: DoesNotExist}]}
+    reachableNodes: true
+    attachments: [kube-system/vlan-*]
   quota: {perNamespace: 5, namespaces: {web: 9}}
   sticky: {keep: 24h}
   blockSize: 26
@@ -97,6 +99,8 @@ fn every_field_of_a_pool_is_lowered() {
             pod_selector: selector(vec![("app", Operator::In(vec!["web".into()])), ("b", Operator::Exists)]),
             nodes: vec!["node-1".into()],
             node_selector: selector(vec![("c", Operator::DoesNotExist)]),
+            reachable: true,
+            attachments: vec!["kube-system/vlan-*".into()],
         },
         quota: Quota { per_namespace: Some(5), namespaces: [("web".to_owned(), 9)].into() },
         sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)) }),

@@ -226,7 +226,7 @@ fn lower(node: &Node, body: AllocateShape) -> Result<Request, Error> {
         pod_labels: body.labels.pod,
         node: if holder.node.is_empty() { node.name.clone() } else { holder.node.clone() },
         node_labels: body.labels.node,
-        anyone: false,
+        ..Subject::default()
     };
     let addresses = body.addresses.iter().map(IpAddr::to_canonical).collect();
     let (pools, network, kind) = (body.pools, body.network, body.kind);

@@ -1,0 +1,110 @@
+//! All that an agent knows about an ADD.
+
+use berth_core::addr::{Cidr, Family};
+use berth_core::labels::Labels;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Who asks for what, and where. The objects are borrowed: an agent has them in its caches.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its namespace.
+    pub namespace: &'a Namespace,
+    /// The node it runs on.
+    pub node: &'a Node,
+    /// The container ID of its sandbox.
+    pub container: &'a str,
+    /// The interface that this ADD is for.
+    pub interface: &'a Attached,
+    /// The pod's other interfaces that will ask Berth too, as far as the caller can tell, e.g. from the pod's network
+    /// attachment definitions. Empty is always right: each is then served by its own ADD alone.
+    pub others: &'a [Attached],
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its owner references.
+    pub owners: Vec<Owner>,
+}
+
+impl Pod {
+    /// Whether a pod of the same name comes after it, so that keeping its address is of use: a StatefulSet's (of
+    /// whatever group: there are several that number their pods), a node's own (a mirror pod), and a pod without a
+    /// controller, whose name a person chose. Every other controller draws new names.
+    #[must_use]
+    pub fn has_stable_name(&self) -> bool {
+        let controller = self.owners.iter().find(|owner| owner.controller);
+        controller.is_none_or(|owner| matches!(owner.kind.as_str(), "StatefulSet" | "Node"))
+    }
+}
+
+/// An owner reference.
+#[derive(Clone, Debug, Default)]
+pub struct Owner {
+    /// Group and version, e.g. `apps/v1`.
+    pub api_version: String,
+    /// Kind, e.g. `StatefulSet`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Whether it is the one that manages the pod.
+    pub controller: bool,
+}
+
+/// A namespace, whose name the pod has.
+#[derive(Clone, Debug, Default)]
+pub struct Namespace {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// The networks it has addresses in; an address whose network is not known as a network of one (`/32`, `/128`).
+    pub cidrs: Vec<Cidr>,
+}
+
+/// An interface and what its CNI configuration says, with the fields of the plugin's ADD.
+#[derive(Clone, Debug, Default)]
+pub struct Attached {
+    /// The CNI network.
+    pub network: String,
+    /// The interface inside the container.
+    pub ifname: String,
+    /// What pools know the attachment by: `NAMESPACE/NAME` of its definition, else the CNI network.
+    pub attachment: String,
+    /// Berth's network; `None` is that of the pools named, else the default one.
+    pub domain: Option<String>,
+    /// Pools by name or wildcard, in order.
+    pub pools: Vec<String>,
+    /// Exactly these addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Sets of ranges; one address is wanted from each set.
+    pub ranges: Vec<Vec<String>>,
+    /// One address of each.
+    pub families: Vec<Family>,
+    /// The claim to use.
+    pub claim: Option<String>,
+}
