@@ -109,6 +109,9 @@ pub enum Error {
         /// What is wrong with it and how to mend it.
         reason: String,
     },
+    /// The store is on another machine, which does not answer.
+    #[error("{0}")]
+    Unreachable(String),
     /// The store failed; nothing was changed.
     #[error("the store failed: {0}")]
     Store(String),
@@ -178,6 +181,7 @@ impl Error {
             Self::NotHeld { .. } => ("not-held", code::NOT_HELD, 409, 21, "recreate the container"),
             Self::InUse { .. } => ("in-use", code::IN_USE, 409, 22, "release those addresses first"),
             Self::Invalid { .. } => ("invalid", 7, 422, 2, "mend the field and try again"),
+            Self::Unreachable(_) => ("unreachable", 11, 503, 24, "it is tried again; see whether the API server runs"),
             Self::Store(_) => ("store-failed", 5, 500, 23, "look at the log of the daemon; free disk space if it is full"),
         };
         Names { slug, cni, http, exit, hint }

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 pub enum Call {
     /// Give out addresses.
     Add {
-        /// To whom, and which.
-        request: Box<Request>,
+        /// To whom, and which: all of them or none. The first is what is answered.
+        requests: Vec<Request>,
         /// When.
         stamp: Option<u64>,
     },
@@ -57,13 +57,13 @@ impl Done {
 /// A call that is decided, maybe more than once.
 pub(crate) struct Running {
     call: Call,
-    /// Whether the attachment had nothing when this was first decided.
-    fresh: Option<bool>,
+    /// For each request, whether its attachment had nothing when this was first decided.
+    fresh: Vec<bool>,
 }
 
 impl From<Call> for Running {
     fn from(call: Call) -> Self {
-        Self { call, fresh: None }
+        Self { call, fresh: Vec::new() }
     }
 }
 
@@ -81,14 +81,21 @@ impl Running {
 
     fn decide(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
         match &self.call {
-            Call::Add { request, stamp } => {
-                let key = request.holder.attachment();
-                let fresh = *self.fresh.get_or_insert_with(|| context.ipam.of_attachment(key).is_empty());
-                if fresh && context.attempt > 0 {
-                    // Part of an earlier attempt may have reached the store before another part met a conflict.
-                    context.ipam.release(key, context.now);
+            Call::Add { requests, stamp } => {
+                if self.fresh.is_empty() {
+                    let fresh = |request: &Request| context.ipam.of_attachment(request.holder.attachment()).is_empty();
+                    self.fresh = requests.iter().map(fresh).collect();
                 }
-                context.allocate(request, *stamp).map(Done::Given)
+                let mut first = None;
+                for (request, fresh) in requests.iter().zip(&self.fresh) {
+                    if *fresh && context.attempt > 0 {
+                        // Part of an earlier attempt may have reached the store before another part met a conflict.
+                        context.ipam.release(request.holder.attachment(), context.now);
+                    }
+                    let outcome = context.allocate(request, *stamp)?;
+                    first.get_or_insert(outcome);
+                }
+                Ok(Done::Given(first.unwrap_or_default()))
             }
             Call::Del { network, id, ifname, stamp } => {
                 Ok(Done::Taken(context.release(Attachment { network, id, ifname }, *stamp)))

@@ -93,7 +93,7 @@ impl<S: BlockStore> Inner<S> {
             Ok(false) => batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS))),
             Err(error) => {
                 self.roll_back();
-                let error = Error::Store(error.to_string());
+                let error = Error::from(error);
                 batch.iter().for_each(|job| job.fail(&error));
             }
         }

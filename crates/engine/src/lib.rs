@@ -153,7 +153,7 @@ impl<S: BlockStore> Engine<S> {
         match inner.write_once() {
             Ok(true) => result,
             Ok(false) => Err(Error::RetriesExhausted(1)),
-            Err(error) => Err(Error::Store(error.to_string())),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -174,7 +174,7 @@ impl<S: BlockStore> Engine<S> {
     /// # Errors
     /// See [`Error`].
     pub fn allocate(&self, request: Request, stamp: Option<u64>) -> Result<Outcome, Error> {
-        let mut call = call::Running::from(Call::Add { request: Box::new(request), stamp });
+        let mut call = call::Running::from(Call::Add { requests: vec![request], stamp });
         self.transact(move |context| call.run(context)).map(Done::given)
     }
 

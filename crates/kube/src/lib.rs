@@ -1,1 +1,24 @@
-//! x
+//! Berth over the Kubernetes API.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`connect`] | how an agent finds and trusts the API server |
+//! | [`blocks`] | IPBlock objects: read, listed, watched, written by compare-and-swap |
+//! | [`store`] | the block store over them |
+//! | [`objects`] | the configured objects (pools, subnets, reservations, claims), watched |
+//! | [`pods`] | the pods of one node, watched; single ones read |
+//! | [`places`] | namespaces and the own node, watched |
+//!
+//! The engine and its stores are synchronous; the API's client is not. [`Cluster`] is the bridge: it owns the runtime,
+//! and blocks the calling thread on it.
+
+pub mod blocks;
+pub mod connect;
+pub mod objects;
+pub mod places;
+pub mod pods;
+pub mod store;
+mod watch;
+
+pub use connect::{Cluster, Connect};
+pub use store::KubeStore;

@@ -2,7 +2,7 @@
 //! is pruned, deletions left on disk are worked off.
 
 use crate::node::{Node, now};
-use crate::queue::Queue;
+use berth_door::Queue;
 use berth_store::History;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;

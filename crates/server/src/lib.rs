@@ -5,24 +5,18 @@
 //! | [`node`] | what both doors share: engine, objects, audit trail |
 //! | `objects` | manifests: applied, listed, deleted |
 //! | `claims` | named addresses: bound, used, let go |
-//! | `door` | the plugin's way in: a unix socket and its threads |
-//! | `connection` | one client of it |
-//! | `socket` | what the plugin asks, and what it is answered |
+//! | `socket` | what the plugin asks for, in the words of the core |
 //! | `status` | whether an ADD could be served, found out by trying |
-//! | `queue` | deletions that were left on disk while nobody listened |
 //! | `http` | the door for people and programs |
 //! | `chores` | what time does: expiry, compaction, pruning |
 
 mod chores;
 mod claims;
-mod connection;
-mod door;
 mod http;
 mod logging;
 mod metrics;
 mod node;
 mod objects;
-mod queue;
 mod run;
 mod socket;
 mod status;

@@ -15,13 +15,13 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
-/// The engine of a daemon, over its journal.
-pub(crate) type DaemonEngine = Engine<Journal<FileMedium>>;
+/// Where a daemon keeps its blocks.
+pub(crate) type DaemonStore = Journal<FileMedium>;
 
 /// One machine's allocator with everything around it.
 pub struct Node {
     /// The allocator.
-    pub engine: DaemonEngine,
+    pub engine: Engine<DaemonStore>,
     /// Who held an address when.
     pub history: History,
     /// What is counted.
@@ -58,7 +58,7 @@ impl Node {
             info!("the journal was of an older format; it is archived, and rewritten in the one of this release");
         }
         let config = objects::configuration(&journal)?;
-        let engine = Engine::open(journal, config, seed(), now)?.before_waiting(crate::door::before_waiting);
+        let engine = Engine::open(journal, config, seed(), now)?.before_waiting(berth_door::door::before_waiting);
         let booted = opened.boot_id.as_ref() != Some(&boot_id);
         let (new, name, metrics) = (opened.boot_id.is_none(), name.to_owned(), Metrics::new());
         let node = Self { engine, history, metrics, name, new, booted, _lock: lock };

@@ -1,13 +1,12 @@
 //! Starting, announcing, stopping.
 
 use crate::chores;
-use crate::door::{self, Door};
 use crate::http;
 use crate::logging::{self, LogFormat};
 use crate::node::Node;
-use crate::queue::Queue;
 
 use anyhow::Context;
+use berth_door::{Door, Queue, door};
 use berth_store::Durability;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,7 +51,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
     let listen = door::listen(&options.socket);
     let listener = listen.with_context(|| format!("listen on {}", options.socket.display()))?;
     let queue = Arc::new(Queue::beside(&options.socket));
-    queue.drain(&node, node.booted);
+    queue.drain(&*node, node.booted);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (stop, stopped) = mpsc::channel();

@@ -5,10 +5,10 @@
 //! node are not, since the node is this one.
 
 use crate::node::Node;
-use crate::socket::groups;
 use berth_core::error::Error;
 use berth_core::ipam::{Group, Request};
 use berth_core::model::Subject;
+use berth_door::words::groups;
 use berth_wire::cni;
 use berth_wire::protocol::{Response, StatusRequest};
 

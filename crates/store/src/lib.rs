@@ -169,7 +169,27 @@ pub enum StoreError {
         /// Who has it.
         pid: String,
     },
+    /// A store on another machine did not answer; what was written is not known.
+    #[error("{0}")]
+    Unreachable(String),
+    /// A store on another machine understood and refused.
+    #[error("{reason} (status {status})")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        reason: String,
+    },
     /// An earlier write failed in a way that leaves the file's content unknown.
     #[error("the store stopped taking writes after an error: {0}; restart berth once the cause is mended")]
     Poisoned(String),
+}
+
+impl From<StoreError> for berth_core::error::Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unreachable(reason) => Self::Unreachable(reason),
+            other => Self::Store(other.to_string()),
+        }
+    }
 }

@@ -157,6 +157,7 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         sticky: None,
     };
     let subject = Subject {
+        anyone: false,
         namespace: pod.namespace.clone(),
         namespace_labels: namespace.labels.clone(),
         pod_labels: pod.labels.clone(),

@@ -1,7 +1,6 @@
 //! Deletions that plugins left on disk while nobody listened, worked off in order.
 
-use crate::node::Node;
-use crate::socket;
+use crate::Service;
 use berth_wire::cni::code;
 use berth_wire::protocol::{Request, Response};
 use berth_wire::queue;
@@ -10,14 +9,16 @@ use std::sync::{Mutex, PoisonError};
 use tracing::{info, warn};
 
 /// The queue beside a socket.
-pub(crate) struct Queue {
+pub struct Queue {
     dir: PathBuf,
     /// One drain at a time: order matters.
     draining: Mutex<()>,
 }
 
 impl Queue {
-    pub(crate) fn beside(socket: &Path) -> Self {
+    /// The queue of a socket.
+    #[must_use]
+    pub fn beside(socket: &Path) -> Self {
         Self { dir: queue::beside(socket), draining: Mutex::new(()) }
     }
 
@@ -25,7 +26,7 @@ impl Queue {
     ///
     /// `booted` says that some of it may be of an earlier boot, whose stamps do not compare with today's: it is worked
     /// off as older than anything to come.
-    pub(crate) fn drain(&self, node: &Node, booted: bool) {
+    pub fn drain(&self, service: &dyn Service, booted: bool) {
         let _one = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = queue::list(&self.dir).unwrap_or_else(|error| {
             warn!(%error, dir = %self.dir.display(), "cannot read the queue of deletions");
@@ -36,7 +37,8 @@ impl Queue {
             match queue::read(&path) {
                 Ok(Some(request)) => {
                     let stamp = if booted { 0 } else { request.stamp };
-                    let removed = match socket::answer(node, Request { stamp, ..request }) {
+                    let mut answers = service.answer_all(vec![Request { stamp, ..request }]);
+                    let removed = match answers.pop().unwrap_or(Response::Done) {
                         // Our own trouble, which passes; everything else stays as it is however often it is tried.
                         Response::Error(error) if matches!(error.code, code::IO_FAILURE | code::TRY_AGAIN) => {
                             warn!(%error, file = %path.display(), "a queued deletion will be tried again");
@@ -64,7 +66,7 @@ impl Queue {
             }
         }
         if done > 0 {
-            node.metrics.queue_drained.inc_by(done);
+            service.drained(done);
             info!(deletions = done, "worked off deletions that were queued while nobody listened");
         }
     }

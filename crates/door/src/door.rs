@@ -8,9 +8,8 @@
 //! Before it waits for anything but clients (a disk, another server, another thread's batch) it hands the watch to the
 //! next: see [`before_waiting`]. So a slow request holds up nobody.
 
+use crate::Service;
 use crate::connection::{Connection, Turn};
-use crate::node::Node;
-use crate::socket;
 use berth_wire::cni;
 use berth_wire::protocol::{Request, Response};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -42,10 +41,10 @@ const TOGETHER: usize = 32;
 const LISTENER: u64 = 0;
 
 /// The listening socket, its clients and its threads.
-pub(crate) struct Door {
+pub struct Door {
     listener: UnixListener,
     epoll: OwnedFd,
-    node: Arc<Node>,
+    service: Arc<dyn Service>,
     clients: Mutex<HashMap<u64, Connection>>,
     numbers: AtomicU64,
     crew: Mutex<Crew>,
@@ -67,14 +66,17 @@ thread_local! {
 }
 
 /// To be called before waiting for something slow: another thread listens to the clients meanwhile.
-pub(crate) fn before_waiting() {
+pub fn before_waiting() {
     if let Some(door) = WATCH.take() {
         door.hand_over();
     }
 }
 
 /// Listens, without accepting yet: plugins that connect wait.
-pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+///
+/// # Errors
+/// If another daemon listens there, or the directory cannot be made.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let mode = fs::metadata(dir)?.permissions().mode();
@@ -96,14 +98,18 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Door {
-    pub(crate) fn open(listener: UnixListener, node: Arc<Node>) -> io::Result<Arc<Self>> {
+    /// Opens it to the plugins that wait.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn open(listener: UnixListener, service: Arc<dyn Service>) -> io::Result<Arc<Self>> {
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         let door = Arc::new(Self {
             listener,
             epoll,
-            node,
+            service,
             clients: Mutex::default(),
             numbers: AtomicU64::new(LISTENER + 1),
             crew: Mutex::default(),
@@ -126,7 +132,7 @@ impl Door {
     }
 
     /// Stops accepting and waits for the requests under way.
-    pub(crate) fn close(&self, patience: Duration) {
+    pub fn close(&self, patience: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
         // Shutting a listening socket down wakes whoever watches it.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
@@ -224,7 +230,7 @@ impl Door {
             }
         }
         let mut eager = Vec::new();
-        let answers = socket::answer_all(&self.node, requests);
+        let answers = self.service.answer_all(requests);
         for ((number, mut client), response) in asking.into_iter().zip(answers) {
             if let Err(error) = client.answer(&response) {
                 debug!(%error, "a client of the socket went away");

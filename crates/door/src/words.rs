@@ -1,0 +1,192 @@
+//! What the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin.
+
+use berth_core::addr::Range;
+use berth_core::error::Error;
+use berth_core::holder::Attachment;
+use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
+use berth_engine::{Call, Done, Engine};
+use berth_store::BlockStore;
+use berth_wire::cni;
+use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+use tracing::{debug, warn};
+
+/// Changes an answer before it goes out.
+pub type Finish = Box<dyn FnOnce(&mut Outcome) + Send>;
+
+/// What an ADD comes to.
+pub struct Planned {
+    /// What is asked for; the first is what is answered, the others are served along with it.
+    pub requests: Vec<CoreRequest>,
+    /// What the answer still needs.
+    pub finish: Option<Finish>,
+}
+
+/// What is particular to a daemon.
+pub trait Host: Send + Sync {
+    /// Where its blocks are.
+    type Store: BlockStore;
+
+    /// Its allocator.
+    fn engine(&self) -> &Engine<Self::Store>;
+
+    /// What an ADD comes to.
+    ///
+    /// # Errors
+    /// If it cannot be served whatever is free.
+    fn plan(&self, add: AddRequest) -> Result<Planned, Error>;
+
+    /// Answers STATUS.
+    ///
+    /// # Errors
+    /// Why an ADD could not be served.
+    fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error>;
+
+    /// A request was answered.
+    fn observe(&self, verb: &'static str, ok: bool, took: Duration);
+}
+
+/// Answers requests that arrived together, each in its place. Their ADDs and DELs share one write of the store.
+pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
+    let started = Instant::now();
+    let mut calls: Vec<Call> = Vec::with_capacity(requests.len());
+    let prepared: Vec<Prepared> = requests.into_iter().map(|request| prepare(host, request, &mut calls)).collect();
+    let mut done = host.engine().run_all(calls).into_iter();
+    let mut complete = |prepared: Prepared| {
+        let (verb, result) = match prepared {
+            Prepared::Answered(verb, result) => (verb, result),
+            Prepared::Called(verb, finish) => {
+                let done = done.next().unwrap_or_else(|| Err(Error::Store("no answer; try again".to_owned())));
+                (verb, done.map(|done| respond(done, finish)).map_err(|error| to_cni(&error)))
+            }
+        };
+        host.observe(verb, result.is_ok(), started.elapsed());
+        match &result {
+            Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
+            Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),
+            Ok(_) => {}
+        }
+        result.unwrap_or_else(Response::Error)
+    };
+    prepared.into_iter().map(&mut complete).collect()
+}
+
+/// A request on its way.
+enum Prepared {
+    /// Answered without the engine's help, or by a transaction of its own.
+    Answered(&'static str, Result<Response, cni::Error>),
+    /// Among the calls.
+    Called(&'static str, Option<Finish>),
+}
+
+fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepared {
+    let stamp = Some(request.stamp);
+    if request.v != protocol::VERSION {
+        let msg = format!("protocol version {} is not spoken here, only {}", request.v, protocol::VERSION);
+        let hint = "install the berth-cni that belongs to this daemon";
+        let refusal = cni::Error::new(cni::code::INCOMPATIBLE_VERSION, msg).hint(hint);
+        return Prepared::Answered("unknown", Err(refusal));
+    }
+    match request.op {
+        Op::Add(add) => match host.plan(add) {
+            Ok(Planned { requests, finish }) => {
+                calls.push(Call::Add { requests, stamp });
+                Prepared::Called("add", finish)
+            }
+            Err(error) => Prepared::Answered("add", Err(to_cni(&error))),
+        },
+        Op::Del(key) => {
+            calls.push(Call::Del { network: key.network, id: key.container, ifname: key.ifname, stamp });
+            Prepared::Called("del", None)
+        }
+        Op::Check { attachment, addresses } => {
+            let checked = check(host.engine(), &attachment, &addresses);
+            Prepared::Answered("check", checked.map_err(|error| to_cni(&error)))
+        }
+        Op::Gc { network, valid } => {
+            let valid: Vec<(String, String)> = valid.into_iter().map(|live| (live.container, live.ifname)).collect();
+            let freed = host.engine().transact(move |context| {
+                // The list is as old as the request: what was added since is not in it.
+                let newer = |key: Attachment<'_>| context.additions.supersede(key, request.stamp);
+                Ok(context.ipam.collect_garbage(&network, &valid, context.now, newer))
+            });
+            Prepared::Answered("gc", freed.map(|_| Response::Done).map_err(|error| to_cni(&error)))
+        }
+        Op::Status(wanted) => Prepared::Answered("status", host.status(wanted)),
+    }
+}
+
+fn respond(done: Done, finish: Option<Finish>) -> Response {
+    match done {
+        Done::Given(mut outcome) => {
+            if let Some(finish) = finish {
+                finish(&mut outcome);
+            }
+            Response::Ok(result(outcome))
+        }
+        Done::Taken(_) => Response::Done,
+    }
+}
+
+/// An error as the plugin prints it.
+#[must_use]
+pub fn to_cni(error: &Error) -> cni::Error {
+    let names = error.names();
+    cni::Error::new(names.cni, error.to_string()).hint(names.hint)
+}
+
+/// What an ADD asks for, in the words of the core.
+///
+/// # Errors
+/// [`Error::Invalid`] names a range that is none.
+pub fn groups(base: Group, addresses: Vec<IpAddr>, ranges: &[Vec<String>]) -> Result<Vec<Group>, Error> {
+    if !addresses.is_empty() {
+        return Ok(vec![Group { addresses, ..base }]);
+    }
+    if ranges.is_empty() {
+        return Ok(vec![base]);
+    }
+    let set = |(i, set): (usize, &Vec<String>)| {
+        let parse = |text: &String| {
+            let reason = |error: berth_core::addr::ParseError| error.to_string();
+            text.parse::<Range>().map_err(|e| Error::Invalid { field: format!("ipRanges[{i}]"), reason: reason(e) })
+        };
+        let within = set.iter().map(parse).collect::<Result<Vec<Range>, Error>>()?;
+        Ok(Group { within, families: Vec::new(), ..base.clone() })
+    };
+    ranges.iter().enumerate().map(set).collect()
+}
+
+fn result(outcome: Outcome) -> cni::AddResult {
+    let ip = |given: berth_core::ipam::Given| cni::Ip {
+        address: given.address(),
+        prefix_len: given.prefix_len,
+        gateway: given.gateway,
+    };
+    cni::AddResult { ips: outcome.given.into_iter().map(ip).collect(), routes: outcome.routes, dns: outcome.dns }
+}
+
+fn check<S: BlockStore>(
+    engine: &Engine<S>,
+    key: &protocol::Attachment,
+    addresses: &[IpAddr],
+) -> Result<Response, Error> {
+    let held = engine.read(|ipam| {
+        let (network, id, ifname) = (&key.network, &key.container, &key.ifname);
+        ipam.of_attachment(Attachment { network, id, ifname })
+    });
+    let missing = |address: String| Error::NotHeld { container: key.container.clone(), address };
+    if held.is_empty() {
+        return Err(missing("any address".to_owned()));
+    }
+    // Another plugin of the chain may have added addresses that are none of ours.
+    let ours = |address: &&IpAddr| {
+        engine.read(|ipam| ipam.pools().any(|pool| pool.ranges.iter().any(|range| range.contains(**address))))
+    };
+    match addresses.iter().find(|address| !held.contains(address) && ours(address)) {
+        Some(address) => Err(missing(address.to_string())),
+        None if held.iter().all(|address| addresses.contains(address)) => Ok(Response::Done),
+        None => Err(missing("just what ADD answered".to_owned())),
+    }
+}

@@ -1,0 +1,160 @@
+//! IPBlock objects: read, listed, written by compare-and-swap.
+
+use berth_core::block::{Block, BlockKey, State};
+use berth_dialects::native::block::{BlockSpec, block_name, from_spec, to_spec};
+use berth_store::{BlockWrite, Stored, Written};
+use kube::api::{ApiResource, DeleteParams, GroupVersionKind, ListParams, Object, PostParams, Preconditions};
+use kube::core::NotUsed;
+use kube::{Api, Client, Error};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use tracing::warn;
+
+/// A label for each node that has a holder in the block: what a node needs to know is found by it.
+const NODE_LABEL: &str = "node.berth.io/";
+const NETWORK_LABEL: &str = "berth.io/network";
+const PAGE: u32 = 500;
+
+/// A block as the API server has it.
+pub type BlockObject = Object<BlockSpec, NotUsed>;
+
+/// The blocks of a cluster, written in the name of one node.
+#[derive(Clone)]
+pub struct Blocks {
+    api: Api<BlockObject>,
+    resource: ApiResource,
+    node: String,
+}
+
+impl Blocks {
+    /// The blocks of a cluster.
+    #[must_use]
+    pub fn new(client: Client, node: &str) -> Self {
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("berth.io", "v1alpha1", "IPBlock"), "ipblocks");
+        Self { api: Api::all_with(client, &resource), resource, node: node.to_owned() }
+    }
+
+    /// For watching them.
+    #[must_use]
+    pub const fn api(&self) -> &Api<BlockObject> {
+        &self.api
+    }
+
+    /// Selects the blocks in which a node has holders.
+    #[must_use]
+    pub fn of_node(node: &str) -> String {
+        label_of(node)
+    }
+
+    /// All that match, as of now: a list without a version is read from the quorum.
+    ///
+    /// # Errors
+    /// If a page cannot be read.
+    pub async fn list(&self, selector: Option<&str>) -> Result<Vec<Stored>, Error> {
+        let mut params =
+            ListParams { label_selector: selector.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = self.api.list(&params).await?;
+            all.extend(page.items.iter().filter_map(decode));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// One block; revision 0 and empty if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn read(&self, key: &BlockKey) -> Result<(Block, u64), Error> {
+        let object = self.api.get_opt(&block_name(key)).await?;
+        Ok(object.as_ref().and_then(decode).map(|(_, block, revision)| (block, revision)).unwrap_or_default())
+    }
+
+    /// Writes a block if the server has the expected revision.
+    ///
+    /// # Errors
+    /// If it is not known to be written.
+    pub async fn write(&self, write: &BlockWrite) -> Result<Written, Error> {
+        let name = block_name(&write.key);
+        let post = PostParams::default();
+        let result = if write.block.is_empty() {
+            let resource_version = Some(write.expected.to_string());
+            let only_if = Preconditions { resource_version, uid: None };
+            let params = DeleteParams { preconditions: Some(only_if), ..DeleteParams::default() };
+            self.api.delete(&name, &params).await.map(|_| 0)
+        } else {
+            let object = self.encode(&name, write);
+            let written = match write.expected {
+                0 => self.api.create(&post, &object).await,
+                _ => self.api.replace(&name, &post, &object).await,
+            };
+            written.map(|object| revision(&object))
+        };
+        match result {
+            Ok(revision) => Ok(Written::As(revision)),
+            Err(error) if matches!(crate::connect::status(&error), Some(404 | 409)) => Ok(Written::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn encode(&self, name: &str, write: &BlockWrite) -> BlockObject {
+        let spec = BlockSpec { writer: Some(self.node.clone()), ..to_spec(&write.key, &write.block) };
+        let mut labels: BTreeMap<String, String> =
+            nodes(&write.block).iter().map(|node| (label_of(node), String::new())).collect();
+        if let Some(value) = label_value(&write.key.plane.network) {
+            labels.insert(NETWORK_LABEL.to_owned(), value);
+        }
+        let mut object = BlockObject::new(name, &self.resource, spec);
+        object.metadata.labels = Some(labels);
+        object.metadata.resource_version = (write.expected != 0).then(|| write.expected.to_string());
+        object
+    }
+}
+
+/// The nodes with holders in a block.
+fn nodes(block: &Block) -> BTreeSet<String> {
+    let users = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
+    users.filter_map(|(_, view)| view.holder()).map(|holder| holder.node).filter(|node| !node.is_empty()).collect()
+}
+
+/// The name part of a label's key has at most 63 characters; node names may have more.
+fn label_of(node: &str) -> String {
+    if node.len() <= 63 {
+        return format!("{NODE_LABEL}{node}");
+    }
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    format!("{NODE_LABEL}{}-{:016x}", node[..40].trim_end_matches(['-', '.']), hasher.finish())
+}
+
+/// A network as a label's value, where it can be one.
+fn label_value(network: &str) -> Option<String> {
+    let fits =
+        network.len() <= 63 && network.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
+    fits.then(|| network.replace('/', "."))
+}
+
+fn revision(object: &BlockObject) -> u64 {
+    // etcd's revisions are numbers, and the API promises since 1.35 that they compare as such.
+    object.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// The block behind an object. One that is damaged is reported and left alone: it must not stop the others.
+pub(crate) fn decode(object: &BlockObject) -> Option<Stored> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    match from_spec(&object.spec) {
+        Ok((key, block)) if block_name(&key) == name => Some((key, block, revision(object))),
+        Ok((key, _)) => {
+            warn!(name, block = %key, "an IPBlock has the name of another block and is not used");
+            None
+        }
+        Err(error) => {
+            warn!(name, ?error, "an IPBlock cannot be read and is not used; no address of it is given out");
+            None
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How an agent finds and trusts the API server.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// A call that takes longer has failed: whoever waits for it is told to try again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the API server is.
+#[derive(Clone, Debug, Default)]
+pub struct Connect {
+    /// A kubeconfig; without one, the service account of the pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The server's URL, in place of the kubeconfig's or the environment's: an agent runs before kube-proxy does.
+    pub server: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig is no good.
+    #[error("kubeconfig {}: {source}", path.display())]
+    Kubeconfig {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: kube::config::KubeconfigError,
+    },
+    /// Not in a pod.
+    #[error("no service account here ({0}); give --kubeconfig, or run in a pod")]
+    NotInCluster(kube::config::InClusterError),
+    /// The URL is none.
+    #[error("--api-server {url:?}: {reason}; write it as https://HOST:PORT")]
+    Server {
+        /// What was given.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The client could not be made.
+    #[error("cannot make a client for the API server: {0}")]
+    Client(Box<kube::Error>),
+    /// No runtime.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+/// A connection to the API server, for synchronous callers.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    handle: Handle,
+    // Dropped last, and never on one of its own threads.
+    _runtime: Arc<Owned>,
+}
+
+struct Owned(Option<Runtime>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Cluster {
+    /// Makes a client; does not talk to the server yet.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(to: &Connect) -> Result<Self, ConnectError> {
+        let threads = Builder::new_multi_thread().worker_threads(2).thread_name("kube").enable_all().build();
+        let runtime = threads.map_err(ConnectError::Runtime)?;
+        let client = runtime.block_on(client(to))?;
+        let handle = runtime.handle().clone();
+        Ok(Self { client, handle, _runtime: Arc::new(Owned(Some(runtime))) })
+    }
+
+    /// The asynchronous client.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits for a call, but not for ever.
+    ///
+    /// # Errors
+    /// What the call says, or that it took too long.
+    pub fn wait<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
+        self.handle.block_on(async {
+            match tokio::time::timeout(PATIENCE, call).await {
+                Ok(result) => result.map_err(|error| CallError::Failed(Box::new(error))),
+                Err(_) => Err(CallError::TimedOut),
+            }
+        })
+    }
+
+    /// Runs something in the background for as long as this connection lives.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// What the server or the way to it says.
+    #[error("{}", reason(.0))]
+    Failed(Box<kube::Error>),
+    /// Nothing came back in time.
+    #[error("the API server did not answer within {} seconds", PATIENCE.as_secs())]
+    TimedOut,
+}
+
+impl CallError {
+    /// The HTTP status, if the server answered.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Failed(error) => status(error),
+            Self::TimedOut => None,
+        }
+    }
+}
+
+pub(crate) fn status(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// The error without the layers around it.
+fn reason(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("the API server says: {}", status.message);
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    format!("the API server cannot be reached: {cause}")
+}
+
+async fn client(to: &Connect) -> Result<Client, ConnectError> {
+    let mut config = match &to.kubeconfig {
+        Some(path) => {
+            let wrong = |source| ConnectError::Kubeconfig { path: path.clone(), source };
+            let file = Kubeconfig::read_from(path).map_err(wrong)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?
+        }
+        None => Config::incluster().map_err(ConnectError::NotInCluster)?,
+    };
+    if let Some(url) = &to.server {
+        let wrong = |reason: String| ConnectError::Server { url: url.clone(), reason };
+        config.cluster_url = url.parse().map_err(|error| wrong(format!("{error}")))?;
+        if config.cluster_url.host().is_none() {
+            return Err(wrong("names no host".to_owned()));
+        }
+    }
+    config.connect_timeout = Some(Duration::from_secs(3));
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}

@@ -1,0 +1,120 @@
+//! The pods of one node: watched, and read one by one when the watch does not know them yet.
+
+use crate::connect::{CallError, Cluster};
+use crate::watch::follow;
+use berth_dialects::native::pod::{Owner, Pod};
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use kube::api::{Api, ListParams, ObjectMeta, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A static pod's mirror in the API has another UID than the pod that the runtime knows; this tells the latter.
+const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+
+/// What the metadata of a pod says.
+fn read(meta: &ObjectMeta) -> Pod {
+    let owner = |reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| Owner {
+        api_version: reference.api_version.clone(),
+        kind: reference.kind.clone(),
+        name: reference.name.clone(),
+        uid: reference.uid.clone(),
+        controller: reference.controller.unwrap_or(false),
+    };
+    Pod {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        annotations: meta.annotations.clone().unwrap_or_default(),
+        owners: meta.owner_references.iter().flatten().map(owner).collect(),
+    }
+}
+
+/// Whether the runtime means this pod. Where it does not tell the UID, the name must do.
+fn is_meant(pod: &Pod, uid: Option<&str>) -> bool {
+    uid.is_none_or(|uid| uid == pod.uid || pod.annotations.get(CONFIG_HASH).is_some_and(|hash| hash == uid))
+}
+
+type Known = Arc<Mutex<HashMap<(String, String), Arc<Pod>>>>;
+
+/// The pods of a node.
+#[derive(Clone)]
+pub struct Pods {
+    cluster: Cluster,
+    node: String,
+    known: Known,
+}
+
+impl Pods {
+    /// Follows the pods of a node; only their metadata, which is all that is needed.
+    #[must_use]
+    pub fn new(cluster: &Cluster, node: &str) -> Self {
+        let api: Api<PartialObjectMeta<ApiPod>> = Api::all(cluster.client().clone());
+        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let known: Known = Arc::default();
+        let told = known.clone();
+        let mut listed: Option<HashMap<(String, String), Arc<Pod>>> = None;
+        let entry = |object: &PartialObjectMeta<ApiPod>| {
+            let pod = read(&object.metadata);
+            ((pod.namespace.clone(), pod.name.clone()), Arc::new(pod))
+        };
+        cluster.spawn(follow("Pod", watcher::watcher(api, own), move |event| match event {
+            Event::Init => listed = Some(HashMap::new()),
+            Event::InitApply(object) => {
+                if let Some(listed) = &mut listed {
+                    listed.extend([entry(&object)]);
+                }
+            }
+            Event::InitDone => *lock(&told) = listed.take().unwrap_or_default(),
+            Event::Apply(object) => lock(&told).extend([entry(&object)]),
+            Event::Delete(object) => {
+                let (key, gone) = entry(&object);
+                let mut known = lock(&told);
+                if known.get(&key).is_some_and(|pod| pod.uid == gone.uid) {
+                    known.remove(&key);
+                }
+            }
+        }));
+        Self { cluster: cluster.clone(), node: node.to_owned(), known }
+    }
+
+    /// The pod that the runtime means, if the watch knows it.
+    #[must_use]
+    pub fn known(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {
+        lock(&self.known).get(&(namespace.to_owned(), name.to_owned())).filter(|pod| is_meant(pod, uid)).cloned()
+    }
+
+    /// The pod as the server has it now; `None` if it is gone or another of its name is there.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    pub fn read(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<Option<Arc<Pod>>, CallError> {
+        let api: Api<ApiPod> = Api::namespaced(self.cluster.client().clone(), namespace);
+        let found = self.cluster.wait(api.get_metadata_opt(name))?;
+        Ok(found.map(|object| Arc::new(read(&object.metadata))).filter(|pod| is_meant(pod, uid)))
+    }
+
+    /// The UIDs of the pods of this node, as of now and not of some cache; of those that have ended for good, none.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    pub fn living(&self) -> Result<Vec<String>, CallError> {
+        let api: Api<ApiPod> = Api::all(self.cluster.client().clone());
+        let own = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
+        let pods = self.cluster.wait(api.list(&own))?;
+        let ended = |pod: &ApiPod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let uids = pods.items.iter().filter(|pod| !ended(pod)).flat_map(|pod| {
+            let hash = pod.metadata.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
+            pod.metadata.uid.clone().into_iter().chain(hash)
+        });
+        Ok(uids.collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,126 @@
+//! The block store over the API server: what is answered is written there first.
+
+use crate::blocks::{Blocks, decode};
+use crate::connect::{CallError, Cluster};
+use crate::watch::follow;
+use berth_core::block::{Block, BlockKey};
+use berth_store::{Batch, BlockStore, Revision, StoreError, Stored, Written};
+use futures::future::{join_all, try_join_all};
+use kube::runtime::watcher::{self, Event};
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Blocks in the API server, as one node sees them.
+pub struct KubeStore {
+    cluster: Cluster,
+    blocks: Blocks,
+    node: String,
+    news: Arc<Mutex<News>>,
+}
+
+/// What the watch has said since it was last asked.
+#[derive(Default)]
+struct News {
+    changed: Vec<Stored>,
+    /// Blocks that may be other than this node thinks: the watch lost sight of them, or a write failed half-way.
+    doubtful: BTreeSet<BlockKey>,
+}
+
+impl KubeStore {
+    /// The store of a node, which is told of changes to blocks in which it has holders.
+    #[must_use]
+    pub fn new(cluster: Cluster, node: &str) -> Self {
+        let blocks = Blocks::new(cluster.client().clone(), node);
+        let news: Arc<Mutex<News>> = Arc::default();
+        let watched = watcher::Config::default().labels(&Blocks::of_node(node));
+        let stream = watcher::watcher(blocks.api().clone(), watched);
+        let told = news.clone();
+        cluster.spawn(follow("IPBlock", stream, move |event| match event {
+            Event::Apply(object) | Event::InitApply(object) => lock(&told).changed.extend(decode(&object)),
+            // Gone, or only without a holder of this node: the watch does not tell which.
+            Event::Delete(object) => lock(&told).doubtful.extend(decode(&object).map(|(key, ..)| key)),
+            Event::Init | Event::InitDone => {}
+        }));
+        Self { cluster, blocks, node: node.to_owned(), news }
+    }
+}
+
+impl BlockStore for KubeStore {
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
+        self.cluster.wait(self.blocks.list(None)).map_err(unreachable)
+    }
+
+    fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
+        let own = Blocks::of_node(&self.node);
+        self.cluster.wait(self.blocks.list(Some(&own))).map_err(unreachable)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
+        let reads = keys.iter().map(|key| self.blocks.read(key));
+        self.cluster.wait(try_join_all(reads)).map_err(unreachable)
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
+        let writes = batch.blocks.iter().map(|write| self.blocks.write(write));
+        let written = self.cluster.wait(async { Ok(join_all(writes).await) });
+        let written = written.and_then(|written| {
+            let failed = |error| CallError::Failed(Box::new(error));
+            written.into_iter().map(|result| result.map_err(failed)).collect::<Result<Vec<_>, _>>()
+        });
+        written.map_err(|error| {
+            // Any of them may have been written all the same: they are read before anything is built on them.
+            lock(&self.news).doubtful.extend(batch.blocks.iter().map(|write| write.key.clone()));
+            unreachable(error)
+        })
+    }
+
+    fn waits(&self, _durable: bool) -> bool {
+        true
+    }
+
+    fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
+        let News { mut changed, doubtful } = std::mem::take(&mut *lock(&self.news));
+        if doubtful.is_empty() {
+            return Ok(changed);
+        }
+        let keys: Vec<BlockKey> = doubtful.into_iter().collect();
+        match self.read(&keys) {
+            Ok(found) => {
+                changed.extend(keys.into_iter().zip(found).map(|(key, (block, revision))| (key, block, revision)));
+                Ok(changed)
+            }
+            Err(error) => {
+                let mut news = lock(&self.news);
+                news.doubtful.extend(keys);
+                changed.append(&mut news.changed);
+                news.changed = changed;
+                Err(error)
+            }
+        }
+    }
+
+    fn give_way(&mut self, attempt: u32) {
+        // The longer others were quicker, the more of them there are.
+        let most = Duration::from_millis(5) * (1 << attempt.min(5));
+        let random = RandomState::new().build_hasher().finish();
+        std::thread::sleep(most.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64));
+    }
+}
+
+fn unreachable(error: CallError) -> StoreError {
+    match error.status() {
+        // The server understood and refused: trying again does not help.
+        Some(status @ (400 | 401 | 403 | 404 | 413 | 422)) => StoreError::Refused { status, reason: error.to_string() },
+        _ => StoreError::Unreachable(error.to_string()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
