@@ -98,7 +98,12 @@ impl Running {
                 Ok(Done::Given(first.unwrap_or_default()))
             }
             Call::Del { network, id, ifname, stamp } => {
-                Ok(Done::Taken(context.release(Attachment { network, id, ifname }, *stamp)))
+                let taken = context.release(Attachment { network, id, ifname }, *stamp);
+                if taken.is_empty() && context.unsure {
+                    let reason = "whether the container holds an address is not known until the store answers";
+                    return Err(Error::Unreachable(reason.to_owned()));
+                }
+                Ok(Done::Taken(taken))
             }
         }
     }

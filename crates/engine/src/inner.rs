@@ -73,9 +73,10 @@ impl<S: BlockStore> Inner<S> {
         Ok(inner)
     }
 
-    pub(crate) const fn context(&mut self, now: Time, attempt: u32) -> Context<'_> {
+    pub(crate) fn context(&mut self, now: Time, attempt: u32) -> Context<'_> {
+        let unsure = self.store.is_unsure();
         let Self { ipam, deletions, additions, stamps, entropy, in_doubt, .. } = self;
-        Context { ipam, deletions, additions, stamps, entropy, now, attempt, in_doubt }
+        Context { ipam, deletions, additions, stamps, entropy, now, attempt, in_doubt, unsure }
     }
 
     /// Undoes what has not been written.

@@ -41,6 +41,8 @@ pub struct Context<'a> {
     pub attempt: u32,
     /// Set by a refusal that rests on what others have, which may be out of date.
     in_doubt: &'a mut bool,
+    /// Whether somebody may hold what is not known here, after a write that may or may not have reached the store.
+    unsure: bool,
 }
 
 /// The allocator of one store.

@@ -5,11 +5,14 @@ use kube::{Client, Config};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// A call that takes longer has failed: whoever waits for it is told to try again.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a server that did not answer is asked whether it is back.
+const PROBE: Duration = Duration::from_millis(300);
 
 /// Where the API server is.
 #[derive(Clone, Debug, Default)]
@@ -51,10 +54,14 @@ pub enum ConnectError {
 }
 
 /// A connection to the API server, for synchronous callers.
+///
+/// Once a call got no answer, further calls fail at once until the server answers again: nobody queues behind a server
+/// that is down. Whether it is back is found out in the background.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     handle: Handle,
+    down: Arc<AtomicBool>,
     // Dropped last, and never on one of its own threads.
     _runtime: Arc<Owned>,
 }
@@ -79,7 +86,7 @@ impl Cluster {
         let runtime = threads.map_err(ConnectError::Runtime)?;
         let client = runtime.block_on(client(to))?;
         let handle = runtime.handle().clone();
-        Ok(Self { client, handle, _runtime: Arc::new(Owned(Some(runtime))) })
+        Ok(Self { client, handle, down: Arc::default(), _runtime: Arc::new(Owned(Some(runtime))) })
     }
 
     /// The asynchronous client.
@@ -91,14 +98,45 @@ impl Cluster {
     /// Waits for a call, but not for ever.
     ///
     /// # Errors
-    /// What the call says, or that it took too long.
+    /// What the call says, that it took too long, or that the server is known to be down.
     pub fn wait<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
-        self.handle.block_on(async {
+        if self.down.load(Ordering::SeqCst) {
+            return Err(CallError::Down);
+        }
+        let result = self.handle.block_on(async {
             match tokio::time::timeout(PATIENCE, call).await {
                 Ok(result) => result.map_err(|error| CallError::Failed(Box::new(error))),
                 Err(_) => Err(CallError::TimedOut),
             }
-        })
+        });
+        if result.as_ref().is_err_and(|error| error.status().is_none()) {
+            self.watch_for_return();
+        }
+        result
+    }
+
+    /// Asks in the background until the server answers.
+    fn watch_for_return(&self) {
+        if self.down.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (client, down) = (self.client.clone(), self.down.clone());
+        self.handle.spawn(async move {
+            loop {
+                tokio::time::sleep(PROBE).await;
+                let answer = tokio::time::timeout(Duration::from_secs(2), client.apiserver_version()).await;
+                // Any answer will do, also a refusal.
+                if matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_)))) {
+                    return down.store(false, Ordering::SeqCst);
+                }
+            }
+        });
+    }
+
+    /// Whether the server is known not to answer.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
     }
 
     /// Runs something in the background for as long as this connection lives.
@@ -113,6 +151,9 @@ pub enum CallError {
     /// What the server or the way to it says.
     #[error("{}", reason(.0))]
     Failed(Box<kube::Error>),
+    /// The server did not answer a moment ago, and is not asked again before it does.
+    #[error("the API server does not answer")]
+    Down,
     /// Nothing came back in time.
     #[error("the API server did not answer within {} seconds", PATIENCE.as_secs())]
     TimedOut,
@@ -124,7 +165,7 @@ impl CallError {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Failed(error) => status(error),
-            Self::TimedOut => None,
+            Self::TimedOut | Self::Down => None,
         }
     }
 }

@@ -63,10 +63,20 @@ impl BlockStore for KubeStore {
 
     fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
         let reads = keys.iter().map(|key| self.blocks.read(key));
-        self.cluster.wait(try_join_all(reads)).map_err(unreachable)
+        let found = self.cluster.wait(try_join_all(reads)).map_err(unreachable)?;
+        let mut news = lock(&self.news);
+        keys.iter().for_each(|key| drop(news.doubtful.remove(key)));
+        Ok(found)
     }
 
     fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
+        {
+            // Nothing is built on a block whose last write may or may not be there: it is read again first.
+            let news = lock(&self.news);
+            if batch.blocks.iter().any(|write| news.doubtful.contains(&write.key)) {
+                return Ok(vec![Written::Conflict; batch.blocks.len()]);
+            }
+        }
         let writes = batch.blocks.iter().map(|write| self.blocks.write(write));
         let written = self.cluster.wait(async { Ok(join_all(writes).await) });
         let written = written.and_then(|written| {
@@ -93,16 +103,15 @@ impl BlockStore for KubeStore {
         match self.read(&keys) {
             Ok(found) => {
                 changed.extend(keys.into_iter().zip(found).map(|(key, (block, revision))| (key, block, revision)));
-                Ok(changed)
             }
-            Err(error) => {
-                let mut news = lock(&self.news);
-                news.doubtful.extend(keys);
-                changed.append(&mut news.changed);
-                news.changed = changed;
-                Err(error)
-            }
+            // They stay in doubt. What needs none of them goes on: it must not wait for a server that is down.
+            Err(_) => lock(&self.news).doubtful.extend(keys),
         }
+        Ok(changed)
+    }
+
+    fn is_unsure(&self) -> bool {
+        !lock(&self.news).doubtful.is_empty()
     }
 
     fn give_way(&mut self, attempt: u32) {

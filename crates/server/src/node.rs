@@ -73,7 +73,8 @@ impl Node {
             return Ok(());
         }
         if last.is_some() {
-            let freed = self.engine.transact(|context| Ok(context.ipam.release_dead_boot(context.now)))?;
+            let name = self.name.clone();
+            let freed = self.engine.transact(move |context| Ok(context.ipam.release_dead_boot(&name, context.now)))?;
             info!(addresses = freed.len(), "the machine has booted since: addresses of dead containers are free");
         }
         self.engine.with_store(|journal| journal.set_boot(current))?;

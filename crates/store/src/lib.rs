@@ -114,6 +114,12 @@ pub trait BlockStore: Send {
         Ok(Vec::new())
     }
 
+    /// Whether a write failed of which it is not known whether it is there all the same, so that somebody may hold what
+    /// this engine knows nothing of.
+    fn is_unsure(&self) -> bool {
+        false
+    }
+
     /// Waits a little before a write is tried again that others have forestalled for the `attempt`th time.
     fn give_way(&mut self, attempt: u32) {
         let _ = attempt;

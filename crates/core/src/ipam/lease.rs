@@ -69,7 +69,8 @@ impl Ipam {
         let pick = self.pools[lender].index.next(now, entropy, EVERYWHERE);
         let (unit, _) = pick.ok_or_else(exhausted)?;
         let (block, slot) = BlockKey::of(&self.pools[lender].plane, unit);
-        let holder = Holder { kind: Kind::Named, id: node.to_owned(), ifname: pool.to_owned(), ..Holder::default() };
+        let (id, ifname) = (node.to_owned(), pool.to_owned());
+        let holder = Holder { kind: Kind::Named, id, ifname, node: node.to_owned(), ..Holder::default() };
         holder.validate()?;
         let since = self.tick(now);
         let id = SlotId::new(self.entry(&block), slot);
@@ -150,7 +151,8 @@ impl Ipam {
             pick = self.pools[pool].index.next(now, entropy, &fresh);
         }
         let strict = self.pools[pool].pool.lending.is_some_and(|lending| lending.strict);
-        if pick.is_none() && !strict {
+        // Among others, a node alone knows what is free in its leases: nobody may help himself to them.
+        if pick.is_none() && !strict && self.apart.is_none() {
             pick = self.pools[pool].index.next(now, entropy, EVERYWHERE);
         }
         pick

@@ -50,9 +50,12 @@ impl Ipam {
         self.release_slots(stale, now)
     }
 
-    /// Everything that died with the last boot: containers of this machine.
-    pub fn release_dead_boot(&mut self, now: Time) -> Vec<IpAddr> {
-        let dead = self.find_active(|view| view.kind() == Some(Kind::Container));
+    /// Everything that died with the last boot of this node: its containers.
+    pub fn release_dead_boot(&mut self, node: &str, now: Time) -> Vec<IpAddr> {
+        let here = |view: &crate::block::SlotRef<'_>| {
+            view.holder().is_some_and(|holder| holder.node.is_empty() || holder.node == node)
+        };
+        let dead = self.find_active(|view| view.kind() == Some(Kind::Container) && here(view));
         self.release_slots(dead, now)
     }
 
