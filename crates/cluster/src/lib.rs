@@ -17,6 +17,7 @@
 //! Everything blocks: a test that wants other things to happen meanwhile has threads, and no runtime is forced upon it.
 
 mod certificates;
+mod cgroups;
 pub mod cluster;
 pub mod control_plane;
 pub mod error;

@@ -9,6 +9,7 @@
 //! shims and containers, and then interfaces and mounts go. Teardown is therefore one kill, and happens also if this
 //! process is killed.
 
+use crate::cgroups;
 use crate::control_plane::ControlPlane;
 use crate::error::{Context, Error, Result, make_dir, write};
 use crate::node_files;
@@ -16,11 +17,15 @@ use crate::process::{Process, mortal, only_child, output, run, until};
 use crate::sandbox;
 use crate::tools::Tool;
 use crate::underlay::Underlay;
+use rustix::process::{Pid, Signal, kill_process};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Makes the node's file system, says so, and then reaps orphans, as the first process must. `$0` is a directory.
+/// Makes the node's file system, says so, and then reaps orphans, as the first process must. `$0` is a directory for what it
+/// keeps in memory, and `$1` the one for containerd's tasks (see [`cgroups`]).
 const INIT: &str = r#"set -e
 mount -t tmpfs -o mode=0755 tmpfs "$0"
 for dir in etc opt var; do
@@ -33,7 +38,8 @@ for dir in /etc/cni /opt/cni /var/lib/cni /var/lib/containerd /var/lib/kubelet /
     mkdir -p "$dir"
     mount -t tmpfs -o mode=0755 tmpfs "$dir"
 done
-mkdir -p /etc/cni/net.d /opt/cni/bin /run/netns
+mkdir -p /etc/cni/net.d /opt/cni/bin /run/netns /run/containerd/io.containerd.runtime.v2.task
+mount --bind "$1" /run/containerd/io.containerd.runtime.v2.task
 for file in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys \
     kernel/keys/root_maxbytes; do
     [ -e "/proc/sys/$file" ] || continue
@@ -44,6 +50,9 @@ done
 touch /run/node-is-up
 while :; do sleep 1000; done
 "#;
+
+/// Where containerd's tasks are, in the node's directory.
+pub(crate) const TASKS: &str = "tasks";
 
 /// A running node; all of it ends when it is dropped.
 #[derive(Debug)]
@@ -64,6 +73,7 @@ impl Node {
         let name = format!("node-{number}");
         let dir = plane.dir().join(&name);
         make_dir(&dir.join("disk"))?;
+        make_dir(&dir.join(TASKS))?;
         let mut command = mortal("unshare");
         command.args([
             "--net",
@@ -75,7 +85,7 @@ impl Node {
             "--kill-child",
             "--mount-proc",
         ]);
-        command.args(["--", "sh", "-c", INIT]).arg(dir.join("disk"));
+        command.args(["--", "sh", "-c", INIT]).arg(dir.join("disk")).arg(dir.join(TASKS));
         let mut init = Process::start(&name, command, &dir.join("init.log"))?;
         let inside = until("the node's first process", || {
             init.check()?;
@@ -220,10 +230,22 @@ impl Node {
     /// # Errors
     /// If no such pod runs here.
     pub fn in_pod(&self, namespace: &str, name: &str, words: &[&str]) -> Result<Output> {
-        let found = sandbox::find(&self.path(sandbox::TASKS), namespace, name)?;
+        let found = sandbox::find(&self.dir.join(TASKS).join("k8s.io"), namespace, name)?;
         let netns =
             found.ok_or_else(|| Error::Invalid(format!("{}: no pod {namespace}/{name} runs here", self.name)))?;
         output(self.command("nsenter").arg(format!("--net={netns}")).arg("--").args(words))
+    }
+
+    /// Cuts the power, and waits until the lights are out: the first process is gone only after all others are.
+    fn power_off(&mut self) {
+        if let Some(first) = i32::try_from(self.inside).ok().and_then(Pid::from_raw) {
+            // It may be gone already; its ID is not reused before unshare, its parent, has waited for it.
+            let _ = kill_process(first, Signal::KILL);
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.init.exited().is_none() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn ctr(&self, args: &[&str]) -> Command {
@@ -261,5 +283,14 @@ impl Node {
         write(&self.path(node_files::CONTAINERD_PATH), node_files::CONTAINERD)?;
         let kubelet = node_files::kubelet(&plane.certificate_authority(), self.address);
         write(&self.path(node_files::KUBELET_PATH), format!("{kubelet:#}"))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.init.exited().is_none() {
+            self.power_off();
+        }
+        cgroups::remove(&self.dir.join(TASKS));
     }
 }

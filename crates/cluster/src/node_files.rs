@@ -56,7 +56,7 @@ pub(crate) fn kubelet(authority: &Path, address: IpAddr) -> Value {
         "failSwapOn": false,
         "localStorageCapacityIsolation": false,
         "evictionHard": {
-            "imagefs.available": "0%", "imagefs.inodesFree": "0%", "memory.available": "0",
+            "imagefs.available": "0%", "imagefs.inodesFree": "0%", "memory.available": "0%",
             "nodefs.available": "0%", "nodefs.inodesFree": "0%",
         },
         "imageGCHighThresholdPercent": 100,

@@ -9,10 +9,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// One directory per running container, on the node.
-pub(crate) const TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
-
-/// The path of a pod's network namespace, as the node sees it.
+/// The path of a pod's network namespace, as the node sees it. `tasks` has a directory for each container.
 pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<String>> {
     let entries = fs::read_dir(tasks).context(|| format!("cannot read {}", tasks.display()))?;
     let mut found = None;

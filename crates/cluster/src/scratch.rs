@@ -1,10 +1,12 @@
-//! What a cluster owns on the machine besides its processes: a directory, and for nodes a bridge.
+//! What a cluster owns on the machine besides its processes: a directory, and for nodes a bridge and control groups.
 //!
-//! Both carry the process ID of their owner. Dropping removes them; if the owner was killed, the next cluster that
+//! They carry the process ID of their owner, or hang on what does. Dropping removes them; if the owner was killed, the next cluster that
 //! starts finds them orphaned and removes them. Nothing else can be left behind: the processes die with their parent,
 //! and a node's interfaces and mounts with the node's first process (see [`crate::node`]).
 
+use crate::cgroups;
 use crate::error::{Context, Result};
+use crate::node::TASKS;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::{env, fs, process};
@@ -38,6 +40,9 @@ pub(crate) fn orphaned(owner: u32) -> bool {
 fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| owner(path).is_some_and(orphaned)) {
+        for node in fs::read_dir(&path).into_iter().flatten().flatten() {
+            cgroups::remove(&node.path().join(TASKS));
+        }
         let _ = fs::remove_dir_all(path);
     }
 }

@@ -50,6 +50,7 @@ impl Underlay {
             return Ok(None);
         }
         let underlay = Self { number };
+        remove_cables(number);
         let alias = format!("{OWNER}{}", std::process::id());
         run(Command::new("ip").args(["link", "set", "dev", &name, "alias", &alias]))?;
         ip(&format!("addr add {}/16 dev {name}", underlay.gateway()))?;
@@ -104,7 +105,7 @@ impl Underlay {
 
     /// A cable from the bridge to an interface in the network namespace of a process.
     pub(crate) fn plug(&self, node: u8, interface: &str, pid: u32) -> Result<()> {
-        let end = format!("b{}-{node}{interface}", self.number);
+        let end = format!("{}{node}{interface}", cables(self.number));
         ip(&format!("link add {end} type veth peer name {interface} netns {pid}"))?;
         ip(&format!("link set {end} master {} up", self.bridge()))?;
         Ok(())
@@ -113,7 +114,7 @@ impl Underlay {
 
 impl Drop for Underlay {
     fn drop(&mut self) {
-        // The cables have gone with the nodes.
+        remove_cables(self.number);
         let _ = ip(&format!("link delete {}", self.bridge()));
     }
 }
@@ -127,10 +128,27 @@ fn bridge(number: u8) -> String {
     format!("berth{number}")
 }
 
+/// How the names of the host's ends of cables begin.
+fn cables(number: u8) -> String {
+    format!("b{number}-")
+}
+
+/// Removes the cables of nodes that are gone. The kernel removes a cable with the node's network, but
+/// that lives on for a minute if a connection was not closed properly, and none is when the power goes.
+fn remove_cables(number: u8) {
+    let links = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = links.map(|link| link.file_name().to_string_lossy().into_owned());
+    for name in names.filter(|name| name.starts_with(&cables(number))) {
+        // The kernel may be faster.
+        let _ = ip(&format!("link delete {name}"));
+    }
+}
+
 fn remove_if_orphaned(number: u8) -> Result<()> {
     let alias = fs::read_to_string(format!("/sys/class/net/{}/ifalias", bridge(number))).unwrap_or_default();
     let owner = alias.trim().strip_prefix(OWNER).and_then(|pid| pid.parse().ok());
     if owner.is_some_and(orphaned) {
+        remove_cables(number);
         ip(&format!("link delete {}", bridge(number)))?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 #[test]
 fn pods_of_three_nodes_have_addresses_of_their_own_and_reach_each_other() {
-    let mounts_before = mounts();
+    let (mounts_before, links_before) = (mounts(), links());
     let cgroups_before = cgroups();
     let began = Instant::now();
     let Some(mut cluster) = or_skip(Cluster::start(3)) else { return };
@@ -58,14 +58,14 @@ fn pods_of_three_nodes_have_addresses_of_their_own_and_reach_each_other() {
     // And a cluster with pods leaves as little behind as one without.
     cluster.control_plane().apply(&deployment("again", 3)).unwrap();
     cluster.control_plane().kubectl_ok(&["rollout", "status", "deployment/again", "--timeout", "90s"]).unwrap();
+    assert!(cgroups().len() > cgroups_before.len());
     let dir = cluster.control_plane().dir().to_owned();
-    let bridge = cluster.underlay().bridge();
     let inits: Vec<_> = cluster.nodes().iter().map(|node| format!("/proc/{}", node.pid())).collect();
     let began = Instant::now();
     drop(cluster);
     eprintln!("torn down in {:?}", began.elapsed());
     assert!(!dir.exists());
-    assert!(!Path::new("/sys/class/net").join(bridge).exists());
+    assert_eq!(links(), links_before);
     assert!(inits.iter().all(|init| !Path::new(init).exists()));
     assert_eq!(mounts(), mounts_before);
     assert_eq!(cgroups(), cgroups_before);
@@ -115,17 +115,17 @@ fn mounts() -> BTreeSet<String> {
     text.lines().map(|line| line.split(' ').nth(4).unwrap().to_owned()).collect()
 }
 
-/// The control groups that containers are put into, wherever a hierarchy is mounted.
+fn links() -> BTreeSet<String> {
+    let entries = fs::read_dir("/sys/class/net").unwrap().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The control groups of clusters, wherever a hierarchy is mounted.
 fn cgroups() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut left = vec![Path::new("/sys/fs/cgroup").to_owned()];
-    while let Some(dir) = left.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                found.insert(entry.path().to_string_lossy().into_owned());
-                left.push(entry.path());
-            }
-        }
-    }
-    found
+    let list =
+        |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    let root = Path::new("/sys/fs/cgroup");
+    let all = list(root).into_iter().flat_map(|hierarchy| list(&hierarchy)).chain(list(root));
+    let names = all.map(|path| path.to_string_lossy().into_owned());
+    names.filter(|path| path.ends_with("/k8s.io")).collect()
 }
