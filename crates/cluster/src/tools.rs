@@ -151,8 +151,9 @@ fn download(module: &Module) -> Result<()> {
     go.args(["mod", "download"]);
     let output = output(&mut go).map_err(|error| match error {
         Error::Missing(_) => Error::Missing(format!(
-            "Go is not installed; it builds {} (https://go.dev/doc/install, or: apt-get install golang)",
-            module.name
+            "Go is not installed; {} is built with {} or newer (https://go.dev/doc/install; Debian's may be older)",
+            module.name,
+            module.go_version()
         )),
         error => error,
     })?;
@@ -162,7 +163,7 @@ fn download(module: &Module) -> Result<()> {
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
     let what = format!("the Go modules of {} {} cannot be had: {last}", module.name, module.version()?);
-    Err(Error::Missing(format!("{what}; with network once, or with GOMODCACHE of a machine that had it, they can")))
+    Err(Error::Missing(format!("{what}; run this once with network, or set GOMODCACHE to a copy that has them")))
 }
 
 fn build(tool: Tool, path: &Path) -> Result<()> {
@@ -189,6 +190,11 @@ impl Module {
         let mut words = self.go_mod.lines().map(|line| line.trim().trim_start_matches("require "));
         let version = words.find_map(|line| line.strip_prefix(self.requires)?.trim().split(' ').next());
         version.ok_or_else(|| Error::Invalid(format!("tools/{}/go.mod does not require {}", self.name, self.requires)))
+    }
+
+    /// The oldest Go that will do, as `go.mod` says it.
+    fn go_version(&self) -> &'static str {
+        self.go_mod.lines().find(|line| line.starts_with("go ")).unwrap_or("Go")
     }
 
     fn directory(&self) -> Result<String> {
