@@ -1,7 +1,7 @@
 //! A cluster to develop against: real nodes, on this machine, until Ctrl-C.
 
+use crate::dist;
 use crate::packages::{self, NODE_PACKAGES};
-use crate::{dist, sh};
 use anyhow::{Context, Result, bail};
 use berth_cluster::{Cluster, ClusterOptions, ControlPlane, Options, PodNetwork, tools};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     install_berth(&cluster);
     eprintln!("ready after {:.1} s", began.elapsed().as_secs_f64());
     introduce(cluster.control_plane());
+    suggest();
     for node in cluster.nodes() {
         eprintln!("  {}: nsenter --target {} --all   # a shell on the node", node.name(), node.pid());
     }
@@ -58,12 +59,14 @@ fn introduce(plane: &ControlPlane) {
     let (kubeconfig, kubectl) = (plane.kubeconfig(), plane.kubectl_path());
     println!("\nexport KUBECONFIG={}", kubeconfig.display());
     println!("alias kubectl={}\n", kubectl.display());
+    eprintln!("logs: {}", plane.dir().display());
+}
+
+fn suggest() {
     eprintln!("try next:");
     eprintln!("  kubectl get nodes -o wide");
     eprintln!("  kubectl create deployment web --image {} --replicas 6", berth_cluster::BUSYBOX);
     eprintln!("  kubectl get pods -o wide");
-    eprintln!("  cargo xtask image   # {}, to import on the nodes", sh::target_dir().join("dist").display());
-    eprintln!("logs: {}", plane.dir().display());
 }
 
 fn wait(signals: &mut Signals) -> Result<()> {

@@ -236,8 +236,9 @@ impl Node {
         output(self.command("nsenter").arg(format!("--net={netns}")).arg("--").args(words))
     }
 
-    /// Cuts the power, and waits until the lights are out: the first process is gone only after all others are.
-    fn power_off(&mut self) {
+    /// Cuts the power, and waits until the lights are out: the first process is gone only after all others are. The
+    /// node does not come back.
+    pub fn power_off(&mut self) {
         if let Some(first) = i32::try_from(self.inside).ok().and_then(Pid::from_raw) {
             // It may be gone already; its ID is not reused before unshare, its parent, has waited for it.
             let _ = kill_process(first, Signal::KILL);

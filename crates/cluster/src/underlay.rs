@@ -30,6 +30,8 @@ impl Underlay {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::Missing("nodes need namespaces and a bridge: run as root".to_owned()));
         }
+        // All of them first, not only until one is free: an orphan should not wait for its number's turn.
+        NUMBERS.for_each(remove_if_orphaned);
         for number in NUMBERS {
             if let Some(underlay) = Self::claim(number)? {
                 return Ok(underlay);
@@ -40,7 +42,6 @@ impl Underlay {
     }
 
     fn claim(number: u8) -> Result<Option<Self>> {
-        remove_if_orphaned(number)?;
         let subnet = format!("10.{number}.0.0/16");
         if !ip(&format!("-4 route show root {subnet}"))?.is_empty() {
             return Ok(None);
@@ -144,12 +145,12 @@ fn remove_cables(number: u8) {
     }
 }
 
-fn remove_if_orphaned(number: u8) -> Result<()> {
+fn remove_if_orphaned(number: u8) {
     let alias = fs::read_to_string(format!("/sys/class/net/{}/ifalias", bridge(number))).unwrap_or_default();
     let owner = alias.trim().strip_prefix(OWNER).and_then(|pid| pid.parse().ok());
     if owner.is_some_and(orphaned) {
         remove_cables(number);
-        ip(&format!("link delete {}", bridge(number)))?;
+        // If it stays, its number is taken, and that is all.
+        let _ = ip(&format!("link delete {}", bridge(number)));
     }
-    Ok(())
 }

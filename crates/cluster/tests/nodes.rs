@@ -108,9 +108,7 @@ fn the_owner_of_a_cluster_can_be_killed() {
         assert!(Instant::now() < deadline, "{:?}", left.processes());
         thread::sleep(Duration::from_millis(10));
     }
-    let next = or_skip(Cluster::start(0)).unwrap();
-    assert_eq!(next.underlay().number(), left.number);
-    drop(next);
+    drop(or_skip(Cluster::start(0)).unwrap());
     left.assert_gone();
 }
 
