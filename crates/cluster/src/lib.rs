@@ -20,6 +20,7 @@ mod certificates;
 mod cgroups;
 pub mod cluster;
 pub mod control_plane;
+mod daemons;
 pub mod error;
 pub mod image;
 mod kubeconfig;
