@@ -34,6 +34,17 @@ pub(crate) fn daemon() -> Result<PathBuf> {
     ship(&sh::target_dir().join("release/berth"))
 }
 
+/// The daemon with nothing to load, for an image that holds nothing else. Not in target/dist under its name: what is
+/// shipped for machines follows the machine's libc.
+pub(crate) fn static_daemon() -> Result<PathBuf> {
+    let triple = host_triple()?;
+    let target = sh::target_dir().join("static");
+    let mut cargo = sh::cargo(&["build", "--package", "berth", "--release", "--target", &triple]);
+    cargo.arg("--target-dir").arg(&target).env("RUSTFLAGS", STATIC);
+    sh::run(&mut cargo)?;
+    Ok(target.join(triple).join("release/berth"))
+}
+
 /// A C program as small and static as it gets: the linker that Rust needs is there anyway.
 pub(crate) fn compile_static_c(source: &Path, binary: &Path) -> Result<()> {
     sh::run(sh::command("cc", &["-static", "-O2", "-s", "-o"]).arg(binary).arg(source))

@@ -1,10 +1,11 @@
 //! The one door to Berth's tasks, for people and for CI: `cargo xtask help`.
 
 mod bench;
-mod cluster;
+mod dev_cluster;
 mod dist;
 mod elf;
 mod generate;
+mod image;
 mod lint;
 mod packages;
 mod repo;
@@ -35,10 +36,10 @@ enum Task {
     Lint,
     /// Build what is shipped into target/dist
     Dist,
-    /// Build the container image
+    /// Build the container image into target/dist
     Image,
-    /// Start a cluster to develop against
-    DevCluster,
+    /// Start a cluster to develop against, and end it on Ctrl-C
+    DevCluster(dev_cluster::Args),
 }
 
 fn main() -> ExitCode {
@@ -56,7 +57,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Generate(args) => generate::run(&args).map(|()| ExitCode::SUCCESS),
         Task::Lint => Ok(steps::run(&lint::steps())),
         Task::Dist => dist::run().map(|()| ExitCode::SUCCESS),
-        Task::Image => Ok(cluster::not_yet("image")),
-        Task::DevCluster => Ok(cluster::not_yet("dev-cluster")),
+        Task::Image => image::run().map(|()| ExitCode::SUCCESS),
+        Task::DevCluster(args) => dev_cluster::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }

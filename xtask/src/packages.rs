@@ -19,6 +19,17 @@ pub(crate) const PACKAGES: [Package; 7] = [
     Package("iproute2", "/sbin/ip"),
     Package("iputils-ping", "/bin/ping"),
 ];
+/// What nodes of a cluster need besides what is built: a kubelet finds a container runtime, plugins and a way to mount.
+pub(crate) const NODE_PACKAGES: [Package; 7] = [
+    CNI_PLUGINS,
+    // It would like to be started by systemd; nobody here depends on that.
+    Package("containerd", "/usr/bin/containerd"),
+    Package("runc", "/usr/sbin/runc"),
+    Package("busybox-static", "/bin/busybox"),
+    Package("iproute2", "/sbin/ip"),
+    Package("mount", "/bin/mount"),
+    Package("util-linux", "/usr/bin/setpriv"),
+];
 /// Counts system calls; the benchmark does without if it must.
 pub(crate) const STRACE: Package = Package("strace", "/usr/bin/strace");
 

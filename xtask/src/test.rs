@@ -1,12 +1,12 @@
 //! The tests, in parts.
 
-use crate::cluster::NOTHING_YET;
 use crate::elf::Binary;
 use crate::generate;
-use crate::packages::{self, PACKAGES};
+use crate::packages::{self, NODE_PACKAGES, PACKAGES};
 use crate::steps::{self, Outcome, Step};
 use crate::{dist, lint, sh};
 use anyhow::{Result, ensure};
+use berth_cluster::tools;
 use clap::ValueEnum;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,9 +31,9 @@ enum Part {
     Plugin,
     /// The real daemon: networks, a container runtime, HTTP, kill -9 under load
     Whole,
-    /// A cluster
+    /// A real API server: what needs no nodes
     Cluster,
-    /// Several nodes
+    /// Three real kubelets with pods
     Nodes,
 }
 
@@ -60,8 +60,15 @@ impl Part {
                 Step { name: "conformance of berth-cni", run: conformance_of_berth },
             ],
             Self::Whole => vec![Step { name: "end to end", run: end_to_end }],
-            Self::Cluster => vec![Step { name: "cluster", run: || Ok(Outcome::Nothing(NOTHING_YET)) }],
-            Self::Nodes => vec![Step { name: "nodes", run: || Ok(Outcome::Nothing(NOTHING_YET)) }],
+            Self::Cluster => vec![
+                Step { name: "Kubernetes, built or in the cache", run: kubernetes },
+                Step { name: "control plane", run: control_plane },
+            ],
+            Self::Nodes => vec![
+                Step { name: "Debian packages of nodes", run: install_for_nodes },
+                Step { name: "Kubernetes, built or in the cache", run: kubernetes },
+                Step { name: "nodes", run: nodes },
+            ],
         }
     }
 }
@@ -72,7 +79,8 @@ fn install() -> Result<Outcome> {
 
 fn unit() -> Result<Outcome> {
     // What has a part of its own is left out.
-    sh::run(&mut sh::cargo(&["test", "--workspace", "--quiet", "--no-fail-fast", "--exclude", "berth-e2e"]))?;
+    let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "--no-fail-fast", "--exclude", "berth-e2e"]);
+    sh::run(cargo.args(["--exclude", "berth-cluster"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -127,5 +135,42 @@ pub(crate) fn installed_as_host_local(plugin: &Path) -> Result<PathBuf> {
 fn end_to_end() -> Result<Outcome> {
     // Without root or a package, the tests themselves say what they leave out; with CI=true they fail.
     sh::run(&mut sh::cargo(&["test", "--package", "berth-e2e", "--no-fail-fast"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn install_for_nodes() -> Result<Outcome> {
+    Ok(packages::ensure(&NODE_PACKAGES)?.map_or(Outcome::Passed, Outcome::Skipped))
+}
+
+/// Before the tests, whose output is kept back while they pass: an empty cache takes minutes, and that should be seen.
+fn kubernetes() -> Result<Outcome> {
+    match tools::ensure(tools::ALL) {
+        Ok(paths) => {
+            paths.first().and_then(|path| path.parent()).inspect(|dir| println!("in {}", dir.display()));
+            Ok(Outcome::Passed)
+        }
+        Err(error) if error.is_missing() => Ok(Outcome::Skipped(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Tests of what a control plane alone can show. Packages that have such tests are added here.
+fn control_plane() -> Result<Outcome> {
+    sh::run(&mut sh::cargo(&[
+        "test",
+        "--package",
+        "berth-cluster",
+        "--no-fail-fast",
+        "--lib",
+        "--test",
+        "control_plane",
+    ]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Tests with real nodes, one after another: each wants the whole machine.
+fn nodes() -> Result<Outcome> {
+    let args = ["test", "--package", "berth-cluster", "--no-fail-fast", "--test", "nodes"];
+    sh::run(sh::cargo(&args).args(["--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }

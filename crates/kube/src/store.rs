@@ -65,7 +65,7 @@ impl BlockStore for KubeStore {
         let reads = keys.iter().map(|key| self.blocks.read(key));
         let found = self.cluster.wait(try_join_all(reads)).map_err(unreachable)?;
         let mut news = lock(&self.news);
-        keys.iter().for_each(|key| drop(news.doubtful.remove(key)));
+        news.doubtful.retain(|key| !keys.contains(key));
         Ok(found)
     }
 

@@ -1,0 +1,74 @@
+//! Which network namespace is a pod's.
+//!
+//! Asked of the files that containerd keeps for its shims, not of its API: a test that has stopped containerd may ask
+//! too, and what the runtime was told is what there is.
+
+use crate::error::{Context, Error, Result};
+use serde_json::Value;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The path of a pod's network namespace, as the node sees it. `tasks` has a directory for each container.
+pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<String>> {
+    let entries = fs::read_dir(tasks).context(|| format!("cannot read {}", tasks.display()))?;
+    let mut found = None;
+    for entry in entries.flatten() {
+        // A container may go while we look; then it is not the one.
+        let Ok(text) = fs::read_to_string(entry.path().join("config.json")) else { continue };
+        let Ok(spec) = serde_json::from_str::<Value>(&text) else { continue };
+        let about = |key: &str| spec["annotations"][format!("io.kubernetes.cri.{key}")].as_str().unwrap_or_default();
+        if (about("container-type"), about("sandbox-namespace"), about("sandbox-name")) != ("sandbox", namespace, name)
+        {
+            continue;
+        }
+        let changed = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let netns = spec["linux"]["namespaces"].as_array().into_iter().flatten();
+        let netns = netns.filter(|it| it["type"] == "network").find_map(|it| it["path"].as_str().map(str::to_owned));
+        // A pod of the host's network has none, and of two sandboxes the newer one is the pod's.
+        found = netns.map(|netns| (changed, netns)).max(found);
+    }
+    Ok(found.map(|(_, netns)| netns))
+}
+
+/// The addresses that `ip -json addr` printed, without loopback and link-local ones.
+pub(crate) fn addresses(json: &[u8]) -> Result<Vec<IpAddr>> {
+    let links: Value = serde_json::from_slice(json).map_err(|error| Error::Invalid(format!("ip -json: {error}")))?;
+    let all =
+        links.as_array().into_iter().flatten().flat_map(|link| link["addr_info"].as_array().into_iter().flatten());
+    let global = all.filter(|address| address["scope"] == "global");
+    Ok(global.filter_map(|address| address["local"].as_str()?.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn global_addresses_are_found_and_others_left_out() {
+        let json = br#"[{"ifname":"lo","addr_info":[{"local":"127.0.0.1","scope":"host"}]},{},
+            {"ifname":"eth0","addr_info":[{"local":"10.0.0.5","scope":"global"},{"local":"fe80::1","scope":"link"},
+            {"local":"fd00::5","scope":"global"}]}]"#;
+        let expected: Vec<IpAddr> = vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
+        assert_eq!(addresses(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_pod_is_found_by_its_sandbox_and_a_container_of_it_is_not_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        for (id, kind, name) in [("a", "sandbox", "web"), ("b", "container", "web"), ("c", "sandbox", "other")] {
+            let spec = serde_json::json!({
+                "annotations": {
+                    "io.kubernetes.cri.container-type": kind,
+                    "io.kubernetes.cri.sandbox-namespace": "default",
+                    "io.kubernetes.cri.sandbox-name": name,
+                },
+                "linux": { "namespaces": [{ "type": "pid" }, { "type": "network", "path": format!("/run/netns/{id}") }] },
+            });
+            fs::create_dir(dir.path().join(id)).unwrap();
+            fs::write(dir.path().join(id).join("config.json"), spec.to_string()).unwrap();
+        }
+        assert_eq!(find(dir.path(), "default", "web").unwrap().as_deref(), Some("/run/netns/a"));
+        assert_eq!(find(dir.path(), "kube-system", "web").unwrap(), None);
+    }
+}
