@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`object`] | the generic object: kind, metadata, spec, status |
 //! | [`kinds`] | every kind there is, found by what a user types |
-//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim |
+//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, and the annotations of pods |
 //! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
 //! | [`duration`] | durations as Go writes them |
 
