@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`object`] | the generic object: kind, metadata, spec, status |
 //! | [`kinds`] | every kind there is, found by what a user types |
-//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, and the derived IPEndpoint and IPBlock |
+//! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, the derived IPEndpoint and IPBlock, and the annotations of pods |
 //! | [`crd`] | the native kinds as custom resource definitions |
 //! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
 //! | [`duration`] | durations as Go writes them |

@@ -4,6 +4,7 @@
 //! that they run wherever `cargo test` does.
 #![expect(clippy::panic, clippy::expect_used, reason = "a fuzz target speaks by panicking")]
 
+pub mod annotations;
 pub mod block;
 pub mod bytes;
 pub mod cni;

@@ -1,6 +1,6 @@
 //! Every fuzz target with random bytes, so that they run without cargo-fuzz too.
 
-use berth_fuzzing::{block, cni, journal, manifest, operations, ranges};
+use berth_fuzzing::{annotations, block, cni, journal, manifest, operations, ranges};
 use proptest::prelude::*;
 
 proptest! {
@@ -68,9 +68,30 @@ proptest! {
     }
 
     #[test]
+    fn annotations_that_are_nearly_right(
+        keys in any::<u8>(), nic in any::<u8>(), field in annotation_key(), value in json_like(), text in "[ -~\n]{0,80}",
+    ) {
+        for text in [
+            text,
+            value.clone(),
+            format!("[{value}]"),
+            format!("[{{\"interface\": \"eth0\", {field:?}: {value}}}, {{\"interface\": \"net1\", {field:?}: [{value}]}}]"),
+            format!("- {field}: [{value}]\n- {field}: [10.0.0.5]\n"),
+        ] {
+            annotations::check(&[&[keys, nic][..], text.as_bytes()].concat());
+        }
+    }
+
+    #[test]
     fn journals_of_any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300)) {
         journal::check(&data);
     }
+}
+
+/// A key of `berth.io/networks`, or something like one.
+fn annotation_key() -> impl Strategy<Value = String> {
+    let known = ["interface", "pools", "addresses", "claim", "families", "defaultRoute", "routes"];
+    prop_oneof![4 => proptest::sample::select(known.map(str::to_owned).to_vec()), 1 => "[a-zA-Z]{0,12}"]
 }
 
 fn json_like() -> impl Strategy<Value = String> {

@@ -5,11 +5,11 @@
 //!
 //! | rule | where | module |
 //! |---|---|---|
-//! | 1 | pod annotation `berth.io/networks` | [`networks`] |
-//! | 2 | pod annotations `berth.io/pools`, `berth.io/addresses`, `berth.io/claim`, for the first interface | [`rules`] |
-//! | 3 | namespace annotations `berth.io/pools` (first interface) and `berth.io/pools.IFNAME` | [`rules`] |
-//! | 4 | the CNI configuration's own keys | [`rules`] |
-//! | 5 | the default pools | [`rules`] |
+//! | 1 | pod annotation `berth.io/networks` | `networks` |
+//! | 2 | pod annotations `berth.io/pools`, `berth.io/addresses`, `berth.io/claim`, for the first interface | `rules` |
+//! | 3 | namespace annotations `berth.io/pools` (first interface) and `berth.io/pools.IFNAME` | `rules` |
+//! | 4 | the CNI configuration's own keys | `rules` |
+//! | 5 | the default pools | `rules` |
 //!
 //! Rules are not mixed and there is no falling through from one to the next: who names a pool that is full wants to hear
 //! that it is full, not to find the pod in another subnet. Inside a rule the pools are tried in the user's order.
