@@ -1,5 +1,6 @@
 //! `berth`: the daemon and its command line, wired together.
 
+mod agent;
 mod generate;
 mod serve;
 
@@ -14,5 +15,6 @@ fn main() -> ExitCode {
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),
+        Command::Agent(args) => agent::run(args, &mut ui),
     })
 }

@@ -24,11 +24,15 @@ fn options(args: &ServeArgs) -> ServeOptions {
             Durability::Always => berth_store::Durability::Always,
         },
         audit_days: args.audit_days,
-        log_format: match args.log_format {
-            LogFormat::Text => berth_server::LogFormat::Text,
-            LogFormat::Json => berth_server::LogFormat::Json,
-        },
+        log_format: log_format(args.log_format),
         log_level: args.log_level.clone(),
         node_name: args.node_name(),
+    }
+}
+
+pub(crate) const fn log_format(format: LogFormat) -> berth_server::LogFormat {
+    match format {
+        LogFormat::Text => berth_server::LogFormat::Text,
+        LogFormat::Json => berth_server::LogFormat::Json,
     }
 }

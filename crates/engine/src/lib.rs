@@ -159,6 +159,14 @@ impl<S: BlockStore> Engine<S> {
         }
     }
 
+    /// Puts a configuration in force that was decided elsewhere: nobody is asked whether it fits. No address is freed
+    /// by it.
+    pub fn configure(&self, config: Config) {
+        let inner = &mut *self.lock();
+        inner.roll_back();
+        inner.ipam.configure(config);
+    }
+
     /// Runs calls that arrived together in one transaction; an answer for each, in order. One that is refused changes
     /// nothing and hinders no other.
     pub fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Done, Error>> {

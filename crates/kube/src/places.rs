@@ -33,6 +33,7 @@ type Namespaces = HashMap<String, Arc<Place>>;
 /// The namespaces of a cluster and one node of it.
 #[derive(Clone)]
 pub struct Places {
+    cluster: Cluster,
     namespaces: Arc<Mutex<Namespaces>>,
     node: Arc<Mutex<Arc<Place>>>,
     addresses: Arc<Vec<IpAddr>>,
@@ -54,6 +55,7 @@ impl Places {
         let addresses = own.status.iter().flat_map(|status| status.addresses.iter().flatten());
         let addresses = addresses.filter_map(|address| address.address.parse().ok()).collect();
         let places = Self {
+            cluster: cluster.clone(),
             namespaces: Arc::new(Mutex::new(listed.items.iter().map(named).collect())),
             node: Arc::new(Mutex::new(Place::read(&own.metadata))),
             addresses: Arc::new(addresses),
@@ -84,10 +86,20 @@ impl Places {
         Ok(places)
     }
 
-    /// A namespace; one without anything if the watch does not know it yet.
+    /// A namespace, if the watch knows it.
     #[must_use]
     pub fn namespace(&self, name: &str) -> Option<Arc<Place>> {
         lock(&self.namespaces).get(name).cloned()
+    }
+
+    /// A namespace as the server has it now.
+    ///
+    /// # Errors
+    /// If the server cannot be asked, or there is no such namespace.
+    pub fn read_namespace(&self, name: &str) -> Result<Arc<Place>, CallError> {
+        let namespaces: Api<Namespace> = Api::all(self.cluster.client().clone());
+        let found = self.cluster.wait(namespaces.get_metadata(name))?;
+        Ok(Place::read(&found.metadata))
     }
 
     /// The own node.

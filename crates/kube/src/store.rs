@@ -4,7 +4,7 @@ use crate::blocks::{Blocks, decode};
 use crate::connect::{CallError, Cluster};
 use crate::watch::follow;
 use berth_core::block::{Block, BlockKey};
-use berth_store::{Batch, BlockStore, Revision, StoreError, Stored, Written};
+use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use futures::future::{join_all, try_join_all};
 use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Blocks in the API server, as one node sees them.
+#[derive(Clone)]
 pub struct KubeStore {
     cluster: Cluster,
     blocks: Blocks,
@@ -44,6 +45,15 @@ impl KubeStore {
             Event::Init | Event::InitDone => {}
         }));
         Self { cluster, blocks, node: node.to_owned(), news }
+    }
+}
+
+impl KubeStore {
+    /// Writes blocks that nobody waits for; an answer for each, in order. One that is not answered is simply tried again.
+    #[must_use]
+    pub fn write_behind(&self, writes: &[BlockWrite]) -> Vec<Result<Written, CallError>> {
+        let one = |write| self.cluster.wait(self.blocks.write(write));
+        writes.iter().map(one).collect()
     }
 }
 

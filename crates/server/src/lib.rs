@@ -24,7 +24,7 @@ mod status;
 mod tests;
 
 pub use http::openapi_json;
-pub use logging::LogFormat;
-pub use metrics::metrics_markdown;
-pub use node::Node;
+pub use logging::{LogFormat, init as init_logging};
+pub use metrics::{Metrics, metrics_markdown};
+pub use node::{Node, now, seed};
 pub use run::{ServeOptions, serve};

@@ -14,7 +14,7 @@ pub enum LogFormat {
 }
 
 /// Sets logging up once; a second call changes nothing.
-pub(crate) fn init(format: LogFormat, level: &str) {
+pub fn init(format: LogFormat, level: &str) {
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let builder = builder.with_ansi(std::io::stderr().is_terminal());

@@ -1,6 +1,8 @@
 //! What is counted, for Prometheus.
 
 use crate::node::{Node, now};
+use berth_engine::Engine;
+use berth_store::BlockStore;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -42,12 +44,20 @@ pub struct Metrics {
     journal_syncs: Gauge,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Allocation takes microseconds: most buckets are below a millisecond.
 const BUCKETS: [f64; 14] =
     [10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1.0, 10.0];
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// Counters at zero.
+    #[must_use]
+    pub fn new() -> Self {
         let mut registry = Registry::with_prefix("berth");
         let requests: Family<Request, Counter> = Family::default();
         let seconds: Family<Op, Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
@@ -68,11 +78,42 @@ impl Metrics {
         Self { registry, requests, seconds, queue_drained, addresses, journal_bytes, journal_frames, journal_syncs }
     }
 
+    /// Counts deletions that had been queued on disk.
+    pub fn drained(&self, deletions: u64) {
+        self.queue_drained.inc_by(deletions);
+    }
+
     /// Counts a request.
-    pub(crate) fn observe(&self, op: &'static str, ok: bool, took: Duration) {
+    pub fn observe(&self, op: &'static str, ok: bool, took: Duration) {
         let outcome = if ok { "ok" } else { "error" };
         self.requests.get_or_create(&Request { op, outcome }).inc();
         self.seconds.get_or_create(&Op { op }).observe(took.as_secs_f64());
+    }
+
+    /// All metrics in Prometheus' text format, with how full the engine's pools are now.
+    pub fn scrape_engine<S: BlockStore>(&self, engine: &Engine<S>) -> String {
+        self.addresses.clear();
+        let usages = engine.read(|ipam| {
+            let usage = |pool: &std::sync::Arc<berth_core::model::Pool>| {
+                Some((pool.name.clone(), pool.network.to_string(), ipam.pool_usage(&pool.name, now())?))
+            };
+            ipam.pools().filter_map(usage).collect::<Vec<_>>()
+        });
+        for (pool, network, usage) in usages {
+            for (state, count) in [
+                ("capacity", usage.capacity),
+                ("in_use", usage.in_use),
+                ("held", usage.held),
+                ("cooling", usage.cooling),
+                ("quarantined", usage.quarantined),
+                ("reserved", usage.reserved),
+                ("free", usage.free),
+            ] {
+                let labels = PoolState { pool: pool.clone(), network: network.clone(), state };
+                self.addresses.get_or_create(&labels).set(count.as_f64());
+            }
+        }
+        self.text()
     }
 
     fn text(&self) -> String {
@@ -86,34 +127,13 @@ impl Metrics {
 /// All metrics in Prometheus' text format, gauges brought up to date.
 pub(crate) fn scrape(node: &Node) -> String {
     let metrics = &node.metrics;
-    metrics.addresses.clear();
-    let usages = node.engine.read(|ipam| {
-        let usage = |pool: &std::sync::Arc<berth_core::model::Pool>| {
-            Some((pool.name.clone(), pool.network.to_string(), ipam.pool_usage(&pool.name, now())?))
-        };
-        ipam.pools().filter_map(usage).collect::<Vec<_>>()
-    });
-    for (pool, network, usage) in usages {
-        for (state, count) in [
-            ("capacity", usage.capacity),
-            ("in_use", usage.in_use),
-            ("held", usage.held),
-            ("cooling", usage.cooling),
-            ("quarantined", usage.quarantined),
-            ("reserved", usage.reserved),
-            ("free", usage.free),
-        ] {
-            let labels = PoolState { pool: pool.clone(), network: network.clone(), state };
-            metrics.addresses.get_or_create(&labels).set(count.as_f64());
-        }
-    }
     let (bytes, frames, syncs) = node.engine.with_store(|journal| journal.counters());
     for (gauge, value) in
         [(&metrics.journal_bytes, bytes), (&metrics.journal_frames, frames), (&metrics.journal_syncs, syncs)]
     {
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
     }
-    metrics.text()
+    metrics.scrape_engine(&node.engine)
 }
 
 /// The list of metrics for the reference, read from the registry itself.

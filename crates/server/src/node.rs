@@ -83,12 +83,14 @@ impl Node {
 }
 
 /// The time of day.
-pub(crate) fn now() -> Time {
+#[must_use]
+pub fn now() -> Time {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// A random number from the system, by way of the standard library's own seeding.
-pub(crate) fn seed() -> u64 {
+#[must_use]
+pub fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,6 +1,7 @@
 //! Every command, argument and help text. What is written here is also the man pages and the Markdown reference.
 
 mod addresses;
+mod agent;
 mod leases;
 mod objects;
 mod serve;
@@ -9,6 +10,7 @@ mod tools;
 pub use addresses::{
     AllocateArgs, ExplainArgs, Family, HistoryArgs, QuarantineArgs, ReleaseArgs, RequestArgs, ShowArgs, State, WhoArgs,
 };
+pub use agent::AgentArgs;
 pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, Listen, LogFormat, ServeArgs};
@@ -73,6 +75,10 @@ pub enum Command {
     /// It serves the CNI plugin on a unix socket and this command line on a local HTTP address. With no configuration at
     /// all it offers a small example pool and says what to try next.
     Serve(ServeArgs),
+    /// Run the agent of a cluster's node
+    ///
+    /// It serves the CNI plugin on a unix socket, as `berth serve` does, with the state in the cluster's API server.
+    Agent(AgentArgs),
     /// Print a generated document
     #[command(hide = true)]
     Generate(GenerateArgs),

@@ -1,0 +1,170 @@
+//! Who asks for what: the pod behind an ADD, and what it is to get.
+
+use crate::store::ClusterStore;
+use berth_core::addr::Cidr;
+use berth_core::error::Error;
+use berth_core::ipam::{Group, Request as CoreRequest};
+use berth_core::model::Subject;
+use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
+use berth_dialects::{Lowered, lower};
+use berth_door::Service;
+use berth_door::door::before_waiting;
+use berth_door::words::{self, Finish, Host, Planned, groups};
+use berth_engine::Engine;
+use berth_kube::connect::CallError;
+use berth_kube::objects::Objects;
+use berth_kube::places::Places;
+use berth_kube::pods::Pods;
+use berth_server::Metrics;
+use berth_wire::cni;
+use berth_wire::protocol::{AddRequest, Request, Response, StatusRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The agent of one node.
+pub struct Agent {
+    pub(crate) engine: Engine<ClusterStore>,
+    pub(crate) objects: Objects,
+    pub(crate) pods: Pods,
+    pub(crate) places: Places,
+    pub(crate) node: String,
+    /// The networks this node is in.
+    pub(crate) cidrs: Vec<Cidr>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Service for Agent {
+    fn answer_all(&self, requests: Vec<Request>) -> Vec<Response> {
+        words::answer_all(self, requests)
+    }
+
+    fn drained(&self, deletions: u64) {
+        self.metrics.drained(deletions);
+    }
+}
+
+impl Host for Agent {
+    type Store = ClusterStore;
+
+    fn engine(&self) -> &Engine<ClusterStore> {
+        &self.engine
+    }
+
+    fn plan(&self, add: AddRequest) -> Result<Planned, Error> {
+        let mut interfaces = self.interfaces(add)?;
+        let routes = interfaces.first_mut().map(|first| std::mem::take(&mut first.routes));
+        let finish = routes.map(|routes| Box::new(move |outcome: &mut _| routes.apply(outcome)) as Finish);
+        Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), finish })
+    }
+
+    fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {
+        let unavailable =
+            |error: Error| cni::Error::new(cni::code::UNAVAILABLE, error.to_string()).hint(error.names().hint);
+        let request = self.any_request(wanted).map_err(unavailable)?;
+        let served = self.engine.transact(move |context| {
+            // What is tried here must not change what the next ADD draws.
+            let mut entropy = context.entropy.clone();
+            context.ipam.could_serve(&request, context.now, &mut entropy)
+        });
+        served.map(|()| Response::Done).map_err(unavailable)
+    }
+
+    fn observe(&self, verb: &'static str, ok: bool, took: Duration) {
+        self.metrics.observe(verb, ok, took);
+    }
+}
+
+impl Agent {
+    /// What the interfaces of an ADD are to get, the one asked about first.
+    pub(crate) fn interfaces(&self, add: AddRequest) -> Result<Vec<Interface>, Error> {
+        let asked = add.pod.clone();
+        let pod = match &asked {
+            Some(pod) => self.pod(&pod.namespace, &pod.name, pod.uid.as_deref())?,
+            // A container without a pod, e.g. started by hand on the node.
+            None => Arc::new(Pod::default()),
+        };
+        let namespace = if pod.namespace.is_empty() { Namespace::default() } else { self.namespace(&pod.namespace)? };
+        let place = self.places.node();
+        let node = pod::Node { name: self.node.clone(), labels: place.labels.clone(), cidrs: self.cidrs.clone() };
+        let container = add.attachment.container.clone();
+        let interface = attached(add);
+        let asked = Asked {
+            pod: &pod,
+            namespace: &namespace,
+            node: &node,
+            container: &container,
+            interface: &interface,
+            others: &[],
+        };
+        let mut interfaces = pod::plan(&asked)?.interfaces;
+        for interface in &mut interfaces {
+            if let Some(claim) = interface.claim.clone() {
+                let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
+                if let Lowered::Claim(claim) = lower(&object)? {
+                    interface.bind(&claim)?;
+                }
+            }
+        }
+        Ok(interfaces)
+    }
+
+    /// The pod that the runtime means. One that is gone gets nothing: its address would be nobody's.
+    fn pod(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<Arc<Pod>, Error> {
+        if let Some(pod) = self.pods.known(namespace, name, uid) {
+            return Ok(pod);
+        }
+        before_waiting();
+        let found = self.pods.read(namespace, name, uid).map_err(unreachable)?;
+        found.ok_or_else(|| Error::Invalid {
+            field: "K8S_POD_NAME".to_owned(),
+            reason: format!("pod {namespace}/{name} {} is gone", uid.map(|uid| format!("({uid})")).unwrap_or_default()),
+        })
+    }
+
+    fn namespace(&self, name: &str) -> Result<Namespace, Error> {
+        let place = match self.places.namespace(name) {
+            Some(place) => place,
+            None => {
+                before_waiting();
+                self.places.read_namespace(name).map_err(unreachable)?
+            }
+        };
+        Ok(Namespace { labels: place.labels.clone(), annotations: place.annotations.clone() })
+    }
+
+    /// An ADD of nobody in particular.
+    fn any_request(&self, wanted: StatusRequest) -> Result<CoreRequest, Error> {
+        let families = wanted.families.into_iter().map(Into::into).collect();
+        let base = Group { pools: wanted.pools, network: wanted.domain, families, ..Group::default() };
+        let subject = Subject {
+            node: self.node.clone(),
+            node_labels: self.places.node().labels.clone(),
+            node_cidrs: self.cidrs.clone(),
+            anyone: true,
+            ..Subject::default()
+        };
+        Ok(CoreRequest { subject, groups: groups(base, Vec::new(), &wanted.ranges)?, ..CoreRequest::default() })
+    }
+}
+
+/// The interface that an ADD is for, with what its configuration says.
+fn attached(add: AddRequest) -> Attached {
+    Attached {
+        attachment: add.attachment.network.clone(),
+        network: add.attachment.network,
+        ifname: add.attachment.ifname,
+        domain: add.domain,
+        pools: add.pools,
+        addresses: add.addresses,
+        ranges: add.ranges,
+        families: add.families.into_iter().map(Into::into).collect(),
+        claim: add.claim,
+    }
+}
+
+pub(crate) fn unreachable(error: CallError) -> Error {
+    match error.status() {
+        Some(_) => Error::Store(error.to_string()),
+        None => Error::Unreachable(error.to_string()),
+    }
+}

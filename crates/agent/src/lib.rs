@@ -1,0 +1,25 @@
+//! The agent of a cluster's node: the same engine as the daemon's, with the Kubernetes API as its store.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`agent`] | who asks for what: the pod behind an ADD, and what it is to get |
+//! | [`store`] | two places for blocks: the API server for shared pools, a journal for what this node leases |
+//! | [`leases`] | which blocks this node has leased |
+//! | [`flush`] | what the journal has and the API server does not yet |
+//! | [`sweep`] | holders whose pods are gone |
+//! | [`networks`] | the networks this node is in |
+//! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`run`] | starting and stopping |
+
+mod agent;
+mod flush;
+mod health;
+mod leases;
+mod networks;
+mod run;
+mod store;
+mod sweep;
+
+pub use agent::Agent;
+pub use run::{AgentOptions, run};
+pub use store::ClusterStore;

@@ -1,0 +1,208 @@
+//! Starting and stopping.
+
+use crate::agent::Agent;
+use crate::store::ClusterStore;
+use crate::sweep::{MISSING_FOR, Sweep};
+use crate::{flush, health, networks};
+use anyhow::{Context, bail};
+use berth_door::{Door, Queue, door};
+use berth_engine::Engine;
+use berth_kube::objects::Objects;
+use berth_kube::places::Places;
+use berth_kube::pods::Pods;
+use berth_kube::{Cluster, Connect, KubeStore};
+use berth_server::{LogFormat, Metrics};
+use berth_store::{Durability, FileMedium, History, Journal, StateLock};
+use berth_wire::boot;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How often the journal's news go to the API server.
+const FLUSH: Duration = Duration::from_secs(1);
+/// How often holders are compared with the node's pods.
+const SWEEP: Duration = Duration::from_secs(15);
+/// How long to wait before a start that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How an agent is to run.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// The node's name in the cluster.
+    pub node_name: String,
+    /// Where the API server is.
+    pub connect: Connect,
+    /// The socket for the CNI plugin.
+    pub socket: PathBuf,
+    /// Where the journal is kept.
+    pub state_dir: PathBuf,
+    /// Where `/readyz` and `/metrics` are served; `None` turns it off.
+    pub listen: Option<SocketAddr>,
+    /// How long a pod must have been gone before its address is freed without a DEL; the default if absent.
+    pub missing_for: Option<Duration>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// What is logged.
+    pub log_level: String,
+}
+
+/// Runs the agent until it is told to stop.
+///
+/// # Errors
+/// If it cannot start for a reason that does not pass.
+pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
+    berth_server::init_logging(options.log_format, &options.log_level);
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("listen for signals")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = stop.clone();
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if signals.forever().next().is_some() {
+            stopping.store(true, Ordering::SeqCst);
+        }
+    })?;
+    let cluster = Cluster::connect(&options.connect)?;
+    let _lock = lock(options)?;
+    // Plugins that connect wait until the node's state is restored.
+    let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
+    let Some((agent, booted)) = open(options, &cluster, &stop)? else { return Ok(()) };
+    let queue = Queue::beside(&options.socket);
+    queue.drain(&*agent, booted);
+    let door = Door::open(listener, agent.clone())?;
+    let ready = Arc::new(AtomicBool::new(true));
+    if let Some(address) = options.listen {
+        let bound = health::serve(address, ready.clone(), agent.clone());
+        let bound = bound.with_context(|| format!("listen on http://{address}; choose another with --listen"))?;
+        info!(health = %bound, "serving /readyz and /metrics");
+    }
+    info!(node = options.node_name, socket = %options.socket.display(), "ready");
+    chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), &stop);
+    ready.store(false, Ordering::SeqCst);
+    info!("stopping: requests under way are finished first");
+    door.close(Duration::from_secs(5));
+    let _ = std::fs::remove_file(&options.socket);
+    // What is not written now is in the journal, for the next agent.
+    flush::flush(&agent);
+    agent.engine.with_store(|store| store.journal().sync())?;
+    info!("stopped");
+    Ok(())
+}
+
+fn lock(options: &AgentOptions) -> anyhow::Result<StateLock> {
+    let dir = &options.state_dir;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("make the state directory {}", dir.display()))?;
+    Ok(StateLock::take(dir)?)
+}
+
+/// Tries until it works; `None` if told to stop meanwhile. An agent may come up before the API server does, before
+/// Berth's definitions are installed and before its own node is registered: without them nobody knows what is held.
+fn patiently<T, E: std::fmt::Display>(
+    what: &str,
+    stop: &AtomicBool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Option<T> {
+    let mut told: Option<Instant> = None;
+    while !stop.load(Ordering::SeqCst) {
+        match attempt() {
+            Ok(value) => return Some(value),
+            Err(error) => {
+                if told.is_none_or(|told| told.elapsed() > Duration::from_secs(10)) {
+                    told = Some(Instant::now());
+                    warn!("waiting to {what}: {error}");
+                }
+            }
+        }
+        thread::sleep(AGAIN);
+    }
+    None
+}
+
+/// Restores what this node holds, and whether the node has booted since it was last used.
+fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow::Result<Option<(Arc<Agent>, bool)>> {
+    let node = &options.node_name;
+    let what = "read Berth's objects (`berth crds | kubectl apply -f -` installs their definitions)";
+    let Some(objects) = patiently(what, stop, || Objects::open(cluster)) else { return Ok(None) };
+    let what = format!("read node {node:?} and the namespaces");
+    let Some(places) = patiently(&what, stop, || Places::open(cluster, node)) else { return Ok(None) };
+    let pods = Pods::new(cluster, node);
+    let mut remote = KubeStore::new(cluster.clone(), node);
+    if patiently("read the blocks of this node", stop, || remote.list_own()).is_none() {
+        return Ok(None);
+    }
+    let (journal, last_boot) = journal(options)?;
+    let boot_id = boot::id().context("read the boot ID")?;
+    let booted = last_boot.is_some_and(|last| last != boot_id);
+    let store = ClusterStore::new(remote, journal, node);
+    let (config, _) = objects.config();
+    let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
+    let engine = engine.before_waiting(door::before_waiting);
+    if booted {
+        let name = node.clone();
+        let freed = engine.transact(move |context| Ok(context.ipam.release_dead_boot(&name, context.now)))?;
+        info!(addresses = freed.len(), "the node has booted since: addresses of dead containers are free");
+    }
+    engine.with_store(|store| store.journal().set_boot(&boot_id))?;
+    let (cidrs, metrics) = (networks::of_node(), Metrics::new());
+    let agent = Agent { engine, objects, pods, places, node: node.clone(), cidrs, metrics };
+    Ok(Some((Arc::new(agent), booted)))
+}
+
+/// The journal, and the boot in which it was last used.
+fn journal(options: &AgentOptions) -> anyhow::Result<(Journal<FileMedium>, Option<String>)> {
+    let path = options.state_dir.join("agent.journal");
+    let boot_id = boot::id().context("read the boot ID")?;
+    let medium = FileMedium::open(&path).with_context(|| format!("open {}", path.display()))?;
+    let (mut journal, opened) = Journal::open(medium, Durability::Boot, &boot_id)?;
+    let history = History::new(&path).with_context(|| format!("make the audit trail beside {}", path.display()))?;
+    journal.archive_to(history.dir().to_owned());
+    let node = options.node_name.as_bytes();
+    if journal.objects().get(&node_key()).is_some_and(|name| name != node) {
+        bail!("{} is the state of another node; give --node-name or another --state-dir", path.display());
+    }
+    journal.write_objects(&[(node_key(), Some(node.to_vec()))])?;
+    Ok((journal, opened.boot_id))
+}
+
+/// Where the journal says whose it is.
+fn node_key() -> (String, String, String) {
+    ("Node".to_owned(), String::new(), "own".to_owned())
+}
+
+/// What time does, and what others do: until told to stop.
+fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
+    let (mut version, mut sweep) = (agent.objects.config().1, Sweep::default());
+    let (mut flushed, mut swept) = (Instant::now(), Instant::now());
+    let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
+    while !stop.load(Ordering::SeqCst) {
+        if agent.objects.wait(version, Duration::from_millis(100)) {
+            let (config, current) = agent.objects.config();
+            agent.engine.configure(config);
+            version = current;
+        }
+        if flushed.elapsed() >= FLUSH {
+            flushed = Instant::now();
+            queue.drain(agent, false);
+            flush::flush(agent);
+            let now = berth_server::now();
+            let name = History::archive_name(now);
+            if let Err(error) = agent.engine.with_store(|store| store.journal().compact_if_worthwhile(&name)) {
+                warn!(%error, "could not compact the journal");
+            }
+        }
+        if swept.elapsed() >= sweep_every {
+            swept = Instant::now();
+            sweep.look(agent, missing_for);
+            flush::give_back(agent);
+            if let Err(error) = agent.engine.transact(|context| Ok(context.ipam.sweep(context.now))) {
+                warn!(%error, "could not end what has run out");
+            }
+        }
+    }
+}
