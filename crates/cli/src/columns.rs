@@ -85,7 +85,8 @@ const CLAIM: &[Column] = &[
 
 const ENDPOINT: &[Column] = &[
     column("NODE", "/spec/node", Show::Plain),
-    column("ADDRESSES", "/spec/interfaces/0/addresses/0/address", Show::Plain),
+    column("ADDRESS", "/spec/interfaces/0/addresses/0/address", Show::Plain),
+    wide("SECOND ADDRESS", "/spec/interfaces/0/addresses/1/address", Show::Plain),
     wide("UID", "/spec/uid", Show::Plain),
 ];
 
