@@ -72,7 +72,12 @@ pub(super) fn of(kind: &str) -> Vec<Value> {
     let column = |&(name, path, wide): &Column| {
         // Counts are decimal strings, exact at any size; only a block's are small.
         let kind = if [".spec.used", ".spec.unit"].contains(&path) { "integer" } else { "string" };
-        json!({ "name": name, "jsonPath": path, "type": kind, "priority": u8::from(wide) })
+        let mut column = json!({ "name": name, "jsonPath": path, "type": kind });
+        // The server leaves a zero out; written here, every apply would find a difference.
+        if wide {
+            column["priority"] = json!(1);
+        }
+        column
     };
     let age = json!({ "name": "Age", "jsonPath": ".metadata.creationTimestamp", "type": "date" });
     columns.iter().map(column).chain([age]).collect()
