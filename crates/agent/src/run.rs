@@ -12,7 +12,7 @@ use berth_kube::places::Places;
 use berth_kube::pods::Pods;
 use berth_kube::{Cluster, Connect, KubeStore};
 use berth_server::{LogFormat, Metrics};
-use berth_store::{Durability, FileMedium, History, Journal, StateLock};
+use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock};
 use berth_wire::boot;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -115,3 +115,23 @@ fn every_document_is_generated() {
         assert!(!document[field].is_null(), "{what}");
     }
 }
+
+#[test]
+fn a_cluster_is_prepared_without_a_daemon() {
+    let all = printed(&berth(&["crds"]));
+    assert_eq!(all.matches("kind: CustomResourceDefinition\n").count(), 6);
+    let one = printed(&berth(&["crds", "pool"]));
+    assert!(one.contains("name: ippools.berth.io\n") && all.contains(&one), "{one}");
+    for (typed, message) in [("netpool", "BCSNetPool is another system's kind"), ("pond", "there is no kind \"pond\"")]
+    {
+        let refused = berth(&["crds", typed]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(message), "{refused:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("plugin"), dir.path().join("bin"));
+    std::fs::write(&from, "#!/bin/true\n").unwrap();
+    let installed = berth(&["install-cni", "--from", from.to_str().unwrap(), "--to", to.to_str().unwrap()]);
+    assert_eq!(printed(&installed), "");
+    assert!(Command::new(to.join("berth-cni")).status().unwrap().success());
+}

@@ -83,21 +83,6 @@ const CLAIM: &[Column] = &[
     wide("KEEP", "/spec/keep", Show::Plain),
 ];
 
-const ENDPOINT: &[Column] = &[
-    column("NODE", "/spec/node", Show::Plain),
-    column("ADDRESSES", "/spec/interfaces/0/addresses/0/address", Show::Plain),
-    wide("UID", "/spec/uid", Show::Plain),
-];
-
-const BLOCK: &[Column] = &[
-    column("NETWORK", "/spec/network", Show::Plain),
-    column("CIDR", "/spec/cidr", Show::Plain),
-    column(">USED", "/spec/used", Show::Count),
-    wide("UNIT", "/spec/unit", Show::Plain),
-    wide("LESSEE", "/spec/lessee", Show::Plain),
-    wide("WRITER", "/spec/writer", Show::Plain),
-];
-
 const NET_POOL: &[Column] = &[
     column("NET", "/spec/net", Show::Plain),
     column("MASK", "/spec/mask", Show::Plain),
@@ -129,8 +114,6 @@ fn columns_of(kind: &str) -> &'static [Column] {
         "IPSubnet" => SUBNET,
         "IPReservation" => RESERVATION,
         "IPClaim" => CLAIM,
-        "IPEndpoint" => ENDPOINT,
-        "IPBlock" => BLOCK,
         "BCSNetPool" => NET_POOL,
         "BCSNetIP" => NET_IP,
         _ => &[],

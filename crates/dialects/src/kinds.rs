@@ -53,7 +53,7 @@ pub static KINDS: &[KindInfo] = &[
         api_versions: native::API_VERSIONS, namespaced: true, derived: false, dialect: Dialect::Native,
         lower: |object| native::claim::lower(object).map(Lowered::Claim) },
     KindInfo { kind: "IPEndpoint", plural: "ipendpoints", singular: "ipendpoint",
-        short_names: &["endpoints", "endpoint", "ipe"],
+        short_names: &["endpoints", "endpoint", "ep", "ipep"],
         api_versions: native::API_VERSIONS, namespaced: true, derived: true, dialect: Dialect::Native,
         lower: |_| Err(FieldError::new("kind", "IPEndpoint objects are made from what pods hold; leave it out")) },
     KindInfo { kind: "IPBlock", plural: "ipblocks", singular: "ipblock", short_names: &["blocks", "block", "ipb"],

@@ -5,6 +5,7 @@ use crate::args::{Format, GetArgs};
 use crate::client::Client;
 use crate::ui::Ui;
 use crate::{Error, Result, columns};
+use berth_dialects::kinds;
 use serde_json::Value;
 
 pub(super) fn run(args: &GetArgs, client: &Client, ui: &mut Ui) -> Result<()> {
@@ -39,9 +40,7 @@ pub(super) fn run(args: &GetArgs, client: &Client, ui: &mut Ui) -> Result<()> {
 
 /// Endpoints are no objects of the daemon: what is held is read from the blocks, as addresses.
 fn is_endpoints(kind: &str) -> bool {
-    let kind = kind.to_lowercase();
-    let kind = kind.strip_suffix(".berth.io").unwrap_or(&kind);
-    ["endpoints", "endpoint", "ep", "ipendpoints", "ipendpoint", "ipep"].contains(&kind)
+    kinds::find(kind).is_some_and(|info| info.kind == "IPEndpoint")
 }
 
 fn endpoints(args: &GetArgs, namespace: Option<&str>, client: &Client, ui: &mut Ui) -> Result<()> {

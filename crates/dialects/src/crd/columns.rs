@@ -1,4 +1,6 @@
 //! What `kubectl get` shows, the same as `berth get` where both know it, and by which fields it can select.
+//!
+//! A list is shown as a whole, in JSON: of a path with `[*]` the server shows the first match alone.
 
 use serde_json::{Value, json};
 
@@ -8,7 +10,7 @@ type Column = (&'static str, &'static str, bool);
 const POOL: &[Column] = &[
     ("Phase", ".status.phase", false),
     ("Network", ".spec.network", false),
-    ("Ranges", ".spec.ranges[*]", false),
+    ("Ranges", ".spec.ranges", false),
     ("Capacity", ".status.usage.capacity", false),
     ("In use", ".status.usage.inUse", false),
     ("Free", ".status.usage.free", false),
@@ -30,20 +32,20 @@ const SUBNET: &[Column] = &[
     ("Free", ".status.usage.free", false),
 ];
 
-const RESERVATION: &[Column] = &[("Network", ".spec.network", false), ("Addresses", ".spec.addresses[*]", false)];
+const RESERVATION: &[Column] = &[("Network", ".spec.network", false), ("Addresses", ".spec.addresses", false)];
 
 const CLAIM: &[Column] = &[
     ("Phase", ".status.phase", false),
-    ("Addresses", ".status.addresses[*]", false),
-    ("Pools", ".spec.pools[*]", false),
+    ("Addresses", ".status.addresses", false),
+    ("Pools", ".spec.pools", false),
     ("Network", ".spec.network", true),
     ("Keep", ".spec.keep", true),
 ];
 
 const ENDPOINT: &[Column] = &[
     ("Node", ".spec.node", false),
-    ("Addresses", ".spec.interfaces[0].addresses[*].address", false),
-    ("Interfaces", ".spec.interfaces[*].name", true),
+    ("Address", ".spec.interfaces[0].addresses[0].address", false),
+    ("Second address", ".spec.interfaces[0].addresses[1].address", true),
     ("UID", ".spec.uid", true),
 ];
 
@@ -70,7 +72,12 @@ pub(super) fn of(kind: &str) -> Vec<Value> {
     let column = |&(name, path, wide): &Column| {
         // Counts are decimal strings, exact at any size; only a block's are small.
         let kind = if [".spec.used", ".spec.unit"].contains(&path) { "integer" } else { "string" };
-        json!({ "name": name, "jsonPath": path, "type": kind, "priority": u8::from(wide) })
+        let mut column = json!({ "name": name, "jsonPath": path, "type": kind });
+        // The server leaves a zero out; written here, every apply would find a difference.
+        if wide {
+            column["priority"] = json!(1);
+        }
+        column
     };
     let age = json!({ "name": "Age", "jsonPath": ".metadata.creationTimestamp", "type": "date" });
     columns.iter().map(column).chain([age]).collect()

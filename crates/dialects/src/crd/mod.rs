@@ -25,8 +25,8 @@ use serde_json::{Map, Value, json};
 /// metadata take less than the 16 KiB that are left.
 pub const MAX_SLOTS: usize = 240 << 10;
 
-/// Core resources that a short name of ours would stand in the way of: `kubectl get endpoints` must go on to mean them.
-const TAKEN: [&str; 2] = ["endpoints", "endpoint"];
+/// Names of a core resource, which `kubectl get endpoints` and `kubectl get ep` must go on to mean.
+const TAKEN: [&str; 3] = ["endpoints", "endpoint", "ep"];
 
 /// The kinds that have a definition, in the order of the table of kinds.
 pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {

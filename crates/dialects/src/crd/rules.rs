@@ -170,9 +170,9 @@ fn endpoint() -> Vec<(&'static str, Value)> {
     vec![
         ("uid", json!({ "minLength": 1, "maxLength": 128 })),
         ("node", json!({ "minLength": 1 })),
-        ("interfaces", json!({ "maxItems": 16 })),
+        ("interfaces", json!({ "maxItems": 12 })),
         ("interfaces[].name", json!({ "maxLength": 64 })),
-        ("interfaces[].addresses", json!({ "maxItems": 16 })),
+        ("interfaces[].addresses", json!({ "maxItems": 8 })),
         (
             "interfaces[].addresses[].address",
             with(
@@ -181,12 +181,13 @@ fn endpoint() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("interfaces[].addresses[].gateway", address()),
-        ("interfaces[].routes", json!({ "maxItems": 16 })),
+        // Two families, each with all that a pool may bring along.
+        ("interfaces[].routes", json!({ "maxItems": 32 })),
         ("interfaces[].routes[].dst", json!({ "maxLength": CIDR_LENGTH })),
         ("interfaces[].routes[].gw", address()),
-        ("interfaces[].dns.nameservers", json!({ "maxItems": 8 })),
-        ("interfaces[].dns.search", json!({ "maxItems": 8 })),
-        ("interfaces[].dns.options", json!({ "maxItems": 8 })),
+        ("interfaces[].dns.nameservers", json!({ "maxItems": 16, "items": { "type": "string", "maxLength": 64 } })),
+        ("interfaces[].dns.search", json!({ "maxItems": 16 })),
+        ("interfaces[].dns.options", json!({ "maxItems": 32, "items": { "type": "string", "maxLength": 64 } })),
     ]
 }
 
@@ -209,12 +210,12 @@ fn block() -> Vec<(&'static str, Value)> {
 
 fn routes_and_dns() -> Vec<(&'static str, Value)> {
     vec![
-        ("routes", json!({ "maxItems": 32 })),
+        ("routes", json!({ "maxItems": 16 })),
         ("routes[].dst", cidr()),
         ("routes[].gw", address()),
-        ("dns.nameservers", json!({ "maxItems": 16, "items": { "type": "string", "maxLength": 64 } })),
-        ("dns.search", json!({ "maxItems": 32 })),
-        ("dns.options", json!({ "maxItems": 32, "items": { "type": "string", "maxLength": 64 } })),
+        ("dns.nameservers", json!({ "maxItems": 8, "items": { "type": "string", "maxLength": 64 } })),
+        ("dns.search", json!({ "maxItems": 8 })),
+        ("dns.options", json!({ "maxItems": 16, "items": { "type": "string", "maxLength": 64 } })),
     ]
 }
 

@@ -227,5 +227,5 @@ fn what_is_raised_into_status_is_described() {
 #[test]
 fn short_names_do_not_hide_core_resources() {
     let info = KINDS.iter().find(|info| info.kind == "IPEndpoint").expect("a kind");
-    assert_eq!(definition(info).expect("a definition")["spec"]["names"]["shortNames"], json!(["ipe"]));
+    assert_eq!(definition(info).expect("a definition")["spec"]["names"]["shortNames"], json!(["ipep"]));
 }

@@ -3,7 +3,6 @@ use berth_core::block::Slot;
 use berth_core::holder::{Holder, Kind, Sticky};
 use berth_core::time::Time;
 use proptest::prelude::*;
-use std::collections::HashMap;
 use std::time::Duration;
 
 fn key(network: &str, unit_len: u8, address: &str) -> BlockKey {
@@ -98,6 +97,45 @@ fn is_valid(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
+/// The label of the network, the family, the unit and the first address that a name says.
+fn read_name(name: &str) -> Option<(String, Family, u8, IpAddr)> {
+    let (label, rest) = name.split_once('.')?;
+    let (block, unit) = rest.split_once("-in-").map_or((rest, None), |(block, unit)| (block, Some(unit)));
+    let (address, _) = block.rsplit_once('-')?;
+    let mark = if address.matches('-').count() == 3 { "." } else { ":" };
+    let address: IpAddr = address.replace('-', mark).parse().ok()?;
+    let family = Family::of(address);
+    let unit = unit.map_or(Some(family.bits()), |unit| unit.parse().ok())?;
+    Some((label.to_owned(), family, unit, address))
+}
+
+enum Label {
+    Network(String),
+    Hashed(String),
+}
+
+fn read_label(label: &str) -> Label {
+    if let Some((_, hash)) = label.split_once("----") {
+        return Label::Hashed(hash.to_owned());
+    }
+    if label == "0---none" {
+        return Label::Network(String::new());
+    }
+    let mut rest = label.strip_prefix("0---").map_or(label.to_owned(), |rest| format!("--{rest}"));
+    let mut bytes = Vec::new();
+    while !rest.is_empty() {
+        let taken = if rest.starts_with("--") {
+            bytes.push(u8::from_str_radix(&rest[2..4], 16).expect("two digits"));
+            4
+        } else {
+            bytes.push(rest.as_bytes()[0]);
+            1
+        };
+        rest.drain(..taken);
+    }
+    Label::Network(String::from_utf8(bytes).expect("text"))
+}
+
 fn networks() -> impl Strategy<Value = String> {
     // Few different characters, those of the encoding among them, so that two draws are nearly the same.
     prop_oneof![
@@ -145,12 +183,17 @@ proptest! {
         prop_assert!(is_valid(&name), "{:?} {}", key, name);
     }
 
+    /// What can be read back from its name alone has that name alone.
     #[test]
-    fn names_are_different_for_different_blocks(keys in proptest::collection::vec(keys(), 2..64)) {
-        let mut names: HashMap<String, &BlockKey> = HashMap::new();
-        for key in &keys {
-            if let Some(other) = names.insert(block_name(key), key) {
-                prop_assert_eq!(other, key);
+    fn names_are_different_for_different_blocks(key in keys()) {
+        let (label, family, unit_len, address) = read_name(&block_name(&key)).expect("a name");
+        let (block, slot) = BlockKey::of(&key.plane, key.plane.unit_of(address));
+        prop_assert_eq!((family, unit_len, &block, slot), (key.plane.family, key.plane.unit_len, &key, 0));
+        match read_label(&label) {
+            Label::Network(network) => prop_assert_eq!(&network, &*key.plane.network),
+            Label::Hashed(hash) => {
+                let digest = Sha256::digest(key.plane.network.as_bytes());
+                prop_assert_eq!(hash, digest[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>());
             }
         }
     }
