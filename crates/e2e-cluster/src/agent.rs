@@ -1,0 +1,168 @@
+//! `berth agent` as a process.
+
+use crate::world::Pod;
+use berth_e2e::{Call, Ran, binaries, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+/// The agent of one node: its files outlive its process.
+pub struct Agent {
+    node: String,
+    kubeconfig: PathBuf,
+    dir: PathBuf,
+    child: Mutex<Option<Child>>,
+}
+
+impl Agent {
+    pub(crate) fn new(node: &str, kubeconfig: &Path, dir: &Path) -> Self {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join("run")).unwrap();
+        let (node, kubeconfig, dir) = (node.to_owned(), kubeconfig.to_owned(), dir.to_owned());
+        Self { node, kubeconfig, dir, child: Mutex::new(None) }
+    }
+
+    /// Starts it and waits until it answers.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn start(&self) {
+        self.spawn();
+        until("the agent to answer", || self.answers().then_some(()));
+    }
+
+    /// Starts it, without waiting.
+    ///
+    /// # Panics
+    /// If it cannot be executed.
+    pub fn spawn(&self) {
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut command = Command::new(binaries::berth());
+        command.args(["agent", "--node-name", &self.node, "--listen", "none", "--missing-for", "2"]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--socket").arg(self.socket());
+        command.arg("--state-dir").arg(self.dir.join("state"));
+        command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        *self.child.lock().unwrap() = Some(command.spawn().unwrap());
+    }
+
+    /// Its log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Its socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("run/berth.sock")
+    }
+
+    /// Whether it answers a request at all.
+    fn answers(&self) -> bool {
+        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "x", "ipam": self.ipam()});
+        let ran = Call::new("CHECK", "probe").run(&config.to_string().parse::<Value>().map_or(config, |mut c| {
+            c["prevResult"] = json!({"cniVersion": "1.1.0", "ips": []});
+            c
+        }));
+        // Nobody holds anything: refused, but by the agent.
+        self.socket().exists() && !ran.stdout.contains("cannot reach") && ran.json()["code"] != 11
+    }
+
+    fn ipam(&self) -> Value {
+        json!({"type": "berth-cni", "socket": self.socket()})
+    }
+
+    /// Asks it to stop, and waits.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let mut child = self.child.lock().unwrap().take().unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+    }
+
+    fn call(&self, verb: &str, pod: &Pod, container: &str, ifname: &str) -> Call {
+        let Pod { namespace, name, uid, .. } = pod;
+        let args = format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={container};K8S_POD_UID={uid}"
+        );
+        Call::new(verb, container).ifname(ifname).env("CNI_ARGS", args)
+    }
+
+    /// What the plugin is configured with.
+    #[must_use]
+    pub fn config(&self, extra: &Value) -> Value {
+        let mut ipam = self.ipam();
+        for (key, value) in extra.as_object().into_iter().flatten() {
+            ipam[key] = value.clone();
+        }
+        json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "ipam": ipam})
+    }
+
+    /// ADD of a pod's `eth0`, with these keys in the configuration.
+    #[must_use]
+    pub fn add_with(&self, pod: &Pod, container: &str, extra: &Value) -> Ran {
+        self.call("ADD", pod, container, "eth0").run(&self.config(extra))
+    }
+
+    /// ADD of a pod's `eth0`.
+    #[must_use]
+    pub fn add(&self, pod: &Pod, container: &str) -> Ran {
+        self.add_with(pod, container, &json!({}))
+    }
+
+    /// ADD that must succeed; its first address.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    #[must_use]
+    pub fn address(&self, pod: &Pod, container: &str) -> IpAddr {
+        let ran = self.add(pod, container);
+        if ran.code != 0 {
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            panic!("{}\n{log}", ran.stdout);
+        }
+        let first = ran.addresses().remove(0);
+        first.split('/').next().unwrap_or_default().parse().unwrap()
+    }
+
+    /// DEL of a pod's `eth0`.
+    #[must_use]
+    pub fn del(&self, pod: &Pod, container: &str) -> Ran {
+        self.call("DEL", pod, container, "eth0").run(&self.config(&json!({})))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.lock().unwrap().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            eprintln!("--- the agent of {}:", self.node);
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}

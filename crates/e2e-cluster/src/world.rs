@@ -1,0 +1,167 @@
+//! The API server with Berth's kinds, and the nodes and pods in it.
+
+use crate::agent::Agent;
+use berth_cluster::{ControlPlane, Options, or_skip};
+use berth_e2e::{binaries, succeed};
+use serde_json::{Value, json};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The agent's own account, as it is installed.
+const RBAC: &str = include_str!("../../../deploy/kubernetes/agent-rbac.yaml");
+const POLICY: &str = include_str!("../../../deploy/kubernetes/agent-policy.yaml");
+
+/// A cluster without kubelets: nodes and pods are objects, and the test plays the runtime.
+pub struct World {
+    /// The API server.
+    pub plane: ControlPlane,
+    dir: TempDir,
+}
+
+/// A pod that exists.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The node it is bound to.
+    pub node: String,
+}
+
+impl World {
+    /// An API server with Berth's kinds and the agent's account; `None` if there can be none here, which is said.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        let options = Options { controllers: false, ..Options::default() };
+        let plane = or_skip(ControlPlane::start(&options))?;
+        let crds = succeed(Command::new(binaries::berth()).arg("crds"));
+        plane.apply(&crds).unwrap();
+        plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+        plane.apply(RBAC).unwrap();
+        plane.apply(POLICY).unwrap();
+        // Without a controller manager nobody makes the account that every pod of a namespace has.
+        plane.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}").unwrap();
+        Some(Self { plane, dir: TempDir::new().unwrap() })
+    }
+
+    /// Applies a manifest.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[track_caller]
+    pub fn apply(&self, yaml: &str) {
+        self.plane.apply(yaml).unwrap();
+    }
+
+    /// Makes a pool.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[track_caller]
+    pub fn pool(&self, name: &str, spec: &Value) {
+        let pool =
+            json!({"apiVersion": "berth.io/v1alpha1", "kind": "IPPool", "metadata": {"name": name}, "spec": spec});
+        self.apply(&pool.to_string());
+    }
+
+    /// Makes nodes.
+    ///
+    /// # Panics
+    /// If the server refuses them.
+    pub fn nodes(&self, names: &[&str]) {
+        let node = |name: &&str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        self.list(names.iter().map(node).collect());
+    }
+
+    fn list(&self, items: Vec<Value>) {
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    }
+
+    /// Makes pods of the namespace `default` on a node, and reads their UIDs.
+    ///
+    /// # Panics
+    /// If the server refuses them.
+    #[must_use]
+    pub fn pods(&self, node: &str, names: &[String], annotations: &Value) -> Vec<Pod> {
+        let pod = |name: &String| {
+            json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]},
+            })
+        };
+        self.list(names.iter().map(pod).collect());
+        let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{'\\n'}{end}";
+        let selector = format!("--field-selector=spec.nodeName={node}");
+        let listed = self.plane.kubectl_ok(&["get", "pods", &selector, "-o", path]).unwrap();
+        let uid = |name: &String| {
+            let of = |line: &str| line.split_once(' ').filter(|(own, _)| own == name).map(|(_, uid)| uid.to_owned());
+            listed.lines().find_map(of).unwrap_or_else(|| panic!("pod {name} is not there: {listed}"))
+        };
+        let pods = names.iter().map(|name| Pod {
+            namespace: "default".to_owned(),
+            name: name.clone(),
+            uid: uid(name),
+            node: node.to_owned(),
+        });
+        pods.collect()
+    }
+
+    /// Makes one pod.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[must_use]
+    pub fn pod(&self, node: &str, name: &str, annotations: &Value) -> Pod {
+        self.pods(node, &[name.to_owned()], annotations).remove(0)
+    }
+
+    /// Deletes a pod at once.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn delete_pod(&self, pod: &Pod) {
+        let args = ["delete", "pod", &pod.name, "-n", &pod.namespace, "--force", "--grace-period=0"];
+        self.plane.kubectl_ok(&args).unwrap();
+    }
+
+    /// The agent of a node, with the rights it has when it is installed.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn agent(&self, node: &str) -> Agent {
+        let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-agent", Some(node)).unwrap();
+        let agent = Agent::new(node, &kubeconfig, &self.dir.path().join(node));
+        agent.start();
+        agent
+    }
+
+    /// The blocks as the API server has them: name and how many addresses are in use.
+    ///
+    /// # Panics
+    /// If they cannot be listed.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<(String, u64)> {
+        let list = self.plane.kubectl_ok(&["get", "ipblocks", "-o", "json"]).unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let row = |item: &Value| {
+            let name = item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            (name, item["spec"]["used"].as_u64().unwrap_or_default())
+        };
+        list["items"].as_array().unwrap().iter().map(row).collect()
+    }
+
+    /// How many addresses are in use, leases not counted.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.blocks().iter().filter(|(name, _)| !name.contains("--2fleases")).map(|(_, used)| used).sum()
+    }
+}

@@ -1,0 +1,107 @@
+//! One agent and several, against a real API server.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use berth_e2e::until;
+use berth_e2e_cluster::{Pod, World};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("{prefix}-{i}")).collect()
+}
+
+#[test]
+fn a_pod_gets_an_address_keeps_it_and_gives_it_back() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"]}));
+    let agent = world.agent("n1");
+    let pod = world.pod("n1", "web-0", &json!({}));
+    let address = agent.address(&pod, "c1");
+    assert_eq!(agent.address(&pod, "c1"), address, "the same ADD, the same answer");
+    assert_eq!(world.used(), 1, "the API server has it before the answer");
+    agent.del(&pod, "c1").silent();
+    agent.del(&pod, "c1").silent();
+    assert_eq!(world.used(), 0);
+}
+
+#[test]
+fn nodes_share_a_pool_to_its_last_address() {
+    let Some(world) = World::start() else { return };
+    let nodes = ["n1", "n2", "n3"];
+    world.nodes(&nodes);
+    // 126 addresses without network, broadcast and gateway: 125.
+    world.pool("p", &json!({"ranges": ["10.9.0.0/25"]}));
+    let agents: Vec<_> = nodes.iter().map(|node| world.agent(node)).collect();
+    let pods: Vec<Vec<Pod>> =
+        nodes.iter().map(|node| world.pods(node, &names(&format!("{node}-web"), 41), &json!({}))).collect();
+    let given: Vec<IpAddr> = std::thread::scope(|scope| {
+        let threads: Vec<_> = agents
+            .iter()
+            .zip(&pods)
+            .flat_map(|(agent, pods)| {
+                // Four at a time on each node, as a kubelet would.
+                pods.chunks(11).map(move |pods| {
+                    scope.spawn(move || pods.iter().map(|pod| agent.address(pod, &pod.uid)).collect::<Vec<_>>())
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let distinct: BTreeSet<&IpAddr> = given.iter().collect();
+    assert_eq!((given.len(), distinct.len()), (123, 123));
+    assert_eq!(world.used(), 123);
+}
+
+#[test]
+fn an_affine_pool_answers_from_the_journal_and_survives_a_kill() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/16"], "blockSize": 26}));
+    let agent = world.agent("n1");
+    let pods = world.pods("n1", &names("web", 10), &json!({}));
+    let first: Vec<IpAddr> = pods.iter().map(|pod| agent.address(pod, &pod.uid)).collect();
+    agent.kill();
+    agent.start();
+    let again: Vec<IpAddr> = pods.iter().map(|pod| agent.address(pod, &pod.uid)).collect();
+    assert_eq!(first, again, "what the journal has is what counts");
+    until("the API server to hear of it", || (world.used() == 10).then_some(()));
+    world.plane.pause().unwrap();
+    for pod in &pods[..5] {
+        agent.del(pod, &pod.uid).silent();
+        let _ = agent.address(pod, &format!("{}-new", pod.uid));
+    }
+    world.plane.resume().unwrap();
+    until("the API server to hear of it", || (world.used() == 10).then_some(()));
+}
+
+#[test]
+fn what_a_dead_pod_held_is_freed_though_nobody_said_del() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"]}));
+    let agent = world.agent("n1");
+    let (gone, stays) = (world.pod("n1", "gone", &json!({})), world.pod("n1", "stays", &json!({})));
+    let _ = (agent.address(&gone, "c1"), agent.address(&stays, "c2"));
+    world.delete_pod(&gone);
+    until("the address to be freed", || (world.used() == 1).then_some(()));
+}
+
+#[test]
+fn a_shared_add_fails_fast_while_the_server_is_away_and_a_del_waits_on_disk() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"]}));
+    let agent = world.agent("n1");
+    let pods = world.pods("n1", &names("web", 3), &json!({}));
+    let _ = (agent.address(&pods[0], "c0"), agent.address(&pods[1], "c1"));
+    world.plane.pause().unwrap();
+    let said = agent.add(&pods[2], "c2").failed(11);
+    assert!(said.contains("API server"), "{said}");
+    agent.del(&pods[0], "c0").silent();
+    world.plane.resume().unwrap();
+    until("the queued DEL to be worked off", || (world.used() == 1).then_some(()));
+    until("ADD to work again", || (agent.add(&pods[2], "c2").code == 0).then_some(()));
+}
