@@ -21,5 +21,5 @@ mod store;
 mod sweep;
 
 pub use agent::Agent;
-pub use run::{AgentOptions, run};
+pub use run::{AgentOptions, run, serve};
 pub use store::ClusterStore;

@@ -67,11 +67,19 @@ pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
             stopping.store(true, Ordering::SeqCst);
         }
     })?;
+    serve(options, &stop)
+}
+
+/// Runs the agent until `stop` is set, without touching what belongs to the process: signals and the log.
+///
+/// # Errors
+/// If it cannot start for a reason that does not pass.
+pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&options.connect)?;
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
     let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
-    let Some((agent, booted)) = open(options, &cluster, &stop)? else { return Ok(()) };
+    let Some((agent, booted)) = open(options, &cluster, stop)? else { return Ok(()) };
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
@@ -82,7 +90,7 @@ pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), &stop);
+    chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
     ready.store(false, Ordering::SeqCst);
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
