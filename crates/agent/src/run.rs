@@ -79,7 +79,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
     let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
-    let Some((agent, booted)) = open(options, &cluster, stop)? else { return Ok(()) };
+    let Some(Opened { agent, booted, version }) = open(options, &cluster, stop)? else { return Ok(()) };
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
@@ -90,7 +90,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
+    chores(&agent, version, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
     ready.store(false, Ordering::SeqCst);
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
@@ -132,8 +132,17 @@ fn patiently<T, E: std::fmt::Display>(
     None
 }
 
-/// Restores what this node holds, and whether the node has booted since it was last used.
-fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow::Result<Option<(Arc<Agent>, bool)>> {
+/// An agent that has restored what its node holds.
+struct Opened {
+    agent: Arc<Agent>,
+    /// Whether the node has booted since it was last used.
+    booted: bool,
+    /// The version of the configuration that is in force.
+    version: u64,
+}
+
+/// Restores what this node holds.
+fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow::Result<Option<Opened>> {
     let node = &options.node_name;
     let what = "read Berth's objects (`berth crds | kubectl apply -f -` installs their definitions)";
     let Some(objects) = patiently(what, stop, || Objects::open(cluster)) else { return Ok(None) };
@@ -148,7 +157,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let boot_id = boot::id().context("read the boot ID")?;
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
-    let (config, _) = objects.config();
+    let (config, version) = objects.config();
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
     let engine = engine.before_waiting(door::before_waiting);
     if booted {
@@ -159,7 +168,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
     let (cidrs, metrics) = (networks::of_node(), Metrics::new());
     let agent = Agent { engine, objects, pods, places, node: node.clone(), cidrs, metrics };
-    Ok(Some((Arc::new(agent), booted)))
+    Ok(Some(Opened { agent: Arc::new(agent), booted, version }))
 }
 
 /// The journal, and the boot in which it was last used.
@@ -184,9 +193,8 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
-    let (mut version, mut sweep) = (agent.objects.config().1, Sweep::default());
-    let (mut flushed, mut swept) = (Instant::now(), Instant::now());
+fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
+    let (mut sweep, mut flushed, mut swept) = (Sweep::default(), Instant::now(), Instant::now());
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(100)) {
