@@ -87,6 +87,39 @@ fn a_pool_is_only_full_after_a_fresh_look() {
     assert!(found.is_some());
 }
 
+/// Of a block in which it has nothing, nobody tells a node: it looks before it writes, which is cheaper than a conflict.
+#[test]
+fn what_is_known_of_a_block_that_nobody_tells_of_is_looked_up_before_it_is_written() {
+    let store = MemoryStore::default();
+    let engines = [1, 2].map(|seed| engine(&store.unseen(), "10.0.0.0/26", seed));
+    for round in 0..20 {
+        for (n, engine) in engines.iter().enumerate() {
+            let id = format!("{round}-{n}");
+            engine.allocate(request(&id), None).unwrap();
+            engine.release("net", &id, "eth0", None).unwrap();
+        }
+    }
+    assert_eq!(store.conflicts(), 0);
+}
+
+/// Nodes do not share a block while there are blocks that nobody has begun.
+#[test]
+fn each_node_has_blocks_of_its_own_as_long_as_there_are_any() {
+    let store = MemoryStore::default();
+    let engines: Vec<_> = (0..12).map(|seed| engine(&store.unseen(), "10.0.0.0/20", seed)).collect();
+    let mut nodes: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+    for i in 0..200 {
+        for (n, engine) in engines.iter().enumerate() {
+            let given = engine.allocate(request(&format!("n{n}c{i}")), None).unwrap();
+            let std::net::IpAddr::V4(address) = given.given[0].address() else { panic!("not asked for") };
+            nodes.entry(u64::from(address.to_bits()) / 64).or_default().insert(n);
+        }
+    }
+    // 12 nodes need 4 of 64 blocks each; the gateway's block and the like may be short of a few.
+    let shared = nodes.values().filter(|nodes| nodes.len() > 1).count();
+    assert_eq!((shared, store.conflicts()), (0, 0));
+}
+
 /// Requests that arrive together share one write of the store, and each still gets its own answer.
 #[test]
 fn threads_on_one_engine_never_share_an_address() {

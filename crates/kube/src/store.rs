@@ -1,6 +1,6 @@
 //! The block store over the API server: what is answered is written there first.
 
-use crate::blocks::{Blocks, decode};
+use crate::blocks::{Blocks, decode, nodes};
 use crate::connect::{CallError, Cluster};
 use crate::watch::follow;
 use berth_core::block::{Block, BlockKey};
@@ -118,6 +118,11 @@ impl BlockStore for KubeStore {
             Err(_) => lock(&self.news).doubtful.extend(keys),
         }
         Ok(changed)
+    }
+
+    fn follows(&self, _key: &BlockKey, block: &Block) -> bool {
+        // What the watch selects.
+        nodes(block).contains(&self.node)
     }
 
     fn is_unsure(&self) -> bool {
