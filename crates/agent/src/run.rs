@@ -96,7 +96,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     door.close(Duration::from_secs(5));
     let _ = std::fs::remove_file(&options.socket);
     // What is not written now is in the journal, for the next agent.
-    flush::flush(&agent);
+    flush::flush(&agent, Duration::ZERO);
     agent.engine.with_store(|store| store.journal().sync())?;
     info!("stopped");
     Ok(())
@@ -205,7 +205,7 @@ fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration,
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
-            flush::flush(agent);
+            flush::flush(agent, flush::AT_MOST_EVERY);
             let now = berth_server::now();
             let name = History::archive_name(now);
             if let Err(error) = agent.engine.with_store(|store| store.journal().compact_if_worthwhile(&name)) {

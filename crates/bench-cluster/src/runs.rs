@@ -10,8 +10,8 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After this long, whatever agents write behind their answers is written: they do so once a second.
-const BEHIND: Duration = Duration::from_millis(2500);
+/// After this long, whatever agents write behind their answers is written: a block at most every ten seconds.
+const BEHIND: Duration = Duration::from_millis(12_500);
 
 /// The last line.
 #[derive(Default)]
