@@ -25,7 +25,10 @@ pub struct KubeStore {
 #[derive(Default)]
 struct News {
     changed: Vec<Stored>,
-    /// Blocks that may be other than this node thinks: the watch lost sight of them, or a write failed half-way.
+    /// Blocks that the watch lost sight of, because this node has no holder in them any more. Nothing of its own can be in
+    /// them, and a write of one that has changed meets a conflict; but they are read when there is time.
+    lost_sight: BTreeSet<BlockKey>,
+    /// Blocks of which a write failed half-way: this node may have holders in them that it knows nothing of.
     doubtful: BTreeSet<BlockKey>,
 }
 
@@ -41,7 +44,7 @@ impl KubeStore {
         cluster.spawn(follow("IPBlock", stream, move |event| match event {
             Event::Apply(object) | Event::InitApply(object) => lock(&told).changed.extend(decode(&object)),
             // Gone, or only without a holder of this node: the watch does not tell which.
-            Event::Delete(object) => lock(&told).doubtful.extend(decode(&object).map(|(key, ..)| key)),
+            Event::Delete(object) => lock(&told).lost_sight.extend(decode(&object).map(|(key, ..)| key)),
             Event::Init | Event::InitDone => {}
         }));
         Self { cluster, blocks, node: node.to_owned(), news }
@@ -76,6 +79,7 @@ impl BlockStore for KubeStore {
         let found = self.cluster.wait(try_join_all(reads)).map_err(unreachable)?;
         let mut news = lock(&self.news);
         news.doubtful.retain(|key| !keys.contains(key));
+        news.lost_sight.retain(|key| !keys.contains(key));
         Ok(found)
     }
 
@@ -105,17 +109,21 @@ impl BlockStore for KubeStore {
     }
 
     fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let News { mut changed, doubtful } = std::mem::take(&mut *lock(&self.news));
-        if doubtful.is_empty() {
+        let News { mut changed, lost_sight, doubtful } = std::mem::take(&mut *lock(&self.news));
+        if doubtful.is_empty() && lost_sight.is_empty() {
             return Ok(changed);
         }
-        let keys: Vec<BlockKey> = doubtful.into_iter().collect();
+        let keys: Vec<BlockKey> = doubtful.union(&lost_sight).cloned().collect();
         match self.read(&keys) {
             Ok(found) => {
                 changed.extend(keys.into_iter().zip(found).map(|(key, (block, revision))| (key, block, revision)));
             }
             // They stay in doubt. What needs none of them goes on: it must not wait for a server that is down.
-            Err(_) => lock(&self.news).doubtful.extend(keys),
+            Err(_) => {
+                let mut news = lock(&self.news);
+                news.doubtful.extend(doubtful);
+                news.lost_sight.extend(lost_sight);
+            }
         }
         Ok(changed)
     }
