@@ -19,7 +19,7 @@ mod outage;
 mod runs;
 mod world;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use std::time::Duration;
 
@@ -69,16 +69,16 @@ fn main() -> Result<()> {
     let world = world::World::start(agents, per_agent.max(largest.div_ceil(agents)))?;
     let mut summary = runs::Summary::default();
     if wanted(Part::Matrix) {
-        summary = runs::matrix(&world, per_agent)?;
+        runs::matrix(&world, per_agent, &mut summary)?;
     }
     if wanted(Part::Full) {
-        full.iter().try_for_each(|&addresses| runs::full(&world, addresses))?;
+        full.iter().try_for_each(|&addresses| runs::full(&world, addresses, &mut summary))?;
     }
     if wanted(Part::Size) {
-        runs::size(&world, 500.min(agents * per_agent))?;
+        runs::size(&world, 500.min(agents * per_agent), &mut summary)?;
     }
     if wanted(Part::Paced) {
-        runs::paced(&world, Duration::from_secs(if args.quick { 5 } else { 20 }))?;
+        runs::paced(&world, Duration::from_secs(if args.quick { 5 } else { 20 }), &mut summary)?;
     }
     if wanted(Part::Outage) {
         let seconds = args.outage.unwrap_or(if args.quick { 10 } else { 60 });
@@ -86,5 +86,6 @@ fn main() -> Result<()> {
     }
     world.stop()?;
     println!("\n{summary}");
+    ensure!(summary.failed == 0, "{} requests failed", summary.failed);
     Ok(())
 }
