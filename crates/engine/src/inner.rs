@@ -149,12 +149,12 @@ impl<S: BlockStore> Inner<S> {
             return;
         }
         let revision = if block.is_empty() { 0 } else { revision };
-        self.take_in(key, block, revision);
+        self.take_in(&key, block, revision);
     }
 
-    fn take_in(&mut self, key: BlockKey, block: Block, revision: Revision) {
-        self.know(&key, &block, revision);
-        self.ipam.load(&key, block);
+    fn take_in(&mut self, key: &BlockKey, block: Block, revision: Revision) {
+        self.know(key, &block, revision);
+        self.ipam.load(key, block);
     }
 
     /// The store has a block in this revision.
@@ -185,7 +185,7 @@ impl<S: BlockStore> Inner<S> {
             .map(|(k, _)| k.clone())
             .collect();
         for key in gone {
-            self.take_in(key, Block::default(), 0);
+            self.take_in(&key, Block::default(), 0);
         }
         // That is as good as having read each of them.
         self.looked_at.extend(self.revisions.keys().cloned());
@@ -237,7 +237,7 @@ impl<S: BlockStore> Inner<S> {
         let found = self.store.read(&keys)?;
         self.looked_at.extend(keys.iter().cloned());
         for (key, (block, revision)) in keys.iter().zip(found) {
-            self.take_in(key.clone(), block, revision);
+            self.take_in(key, block, revision);
         }
         for (key, _) in keys.iter().zip(&written).filter(|(_, outcome)| **outcome == Written::Conflict) {
             self.ipam.keep_away_from(key);
@@ -268,7 +268,7 @@ impl<S: BlockStore> Inner<S> {
                 continue;
             }
             let anothers = revision != 0 && assumed_absent.contains(&key);
-            self.take_in(key.clone(), block, revision);
+            self.take_in(&key, block, revision);
             if anothers {
                 // As long as there are blocks that nobody has begun, there is no need to share one.
                 self.ipam.keep_away_from(&key);
