@@ -1,5 +1,7 @@
 //! Where others give out from the same pools.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test speaks by panicking")]
+
 mod common;
 
 use berth_core::holder::Attachment;
