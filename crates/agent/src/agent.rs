@@ -1,17 +1,19 @@
 //! Who asks for what: the pod behind an ADD, and what it is to get.
 
+use crate::sticky::Note;
 use crate::store::ClusterStore;
 use berth_core::addr::Cidr;
 use berth_core::error::Error;
-use berth_core::ipam::{Group, Request as CoreRequest};
+use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
-use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
+use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod, Routes};
 use berth_dialects::{Lowered, lower};
 use berth_door::Service;
 use berth_door::door::before_waiting;
-use berth_door::words::{self, Finish, Host, Planned, groups};
+use berth_door::words::{self, Host, Planned, groups};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
+use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
@@ -27,6 +29,7 @@ pub struct Agent {
     pub(crate) objects: Objects,
     pub(crate) pods: Pods,
     pub(crate) places: Places,
+    pub(crate) endpoints: Endpoints,
     pub(crate) node: String,
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
@@ -45,16 +48,39 @@ impl Service for Agent {
 
 impl Host for Agent {
     type Store = ClusterStore;
+    type Note = Note;
 
     fn engine(&self) -> &Engine<ClusterStore> {
         &self.engine
     }
 
-    fn plan(&self, add: AddRequest) -> Result<Planned, Error> {
-        let mut interfaces = self.interfaces(add)?;
-        let routes = interfaces.first_mut().map(|first| std::mem::take(&mut first.routes));
-        let finish = routes.map(|routes| Box::new(move |outcome: &mut _| routes.apply(outcome)) as Finish);
-        Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), finish })
+    fn plan(&self, add: AddRequest) -> Result<Planned<Note>, Error> {
+        let (network, ifname) = (add.attachment.network.clone(), add.attachment.ifname.clone());
+        let (pod, mut interfaces) = self.interfaces(add)?;
+        let mut note = Note { pod, ifname, network, routes: Routes::default(), claim: None };
+        for (place, interface) in interfaces.iter_mut().enumerate() {
+            match interface.claim.clone() {
+                Some(claim) => {
+                    let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
+                    if let Lowered::Claim(claim) = lower(&object)? {
+                        interface.bind(&claim)?;
+                    }
+                    let bound = self.recall_claim(&claim.namespace, &claim.name)?;
+                    if place == 0 {
+                        note.claim = Some(bound);
+                    }
+                }
+                None => self.recall(&note.pod, interface)?,
+            }
+        }
+        if let Some(first) = interfaces.first_mut() {
+            note.routes = std::mem::take(&mut first.routes);
+        }
+        Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), note })
+    }
+
+    fn finish(&self, note: Note, outcome: &mut Outcome) -> Result<(), Error> {
+        self.settle(note, outcome)
     }
 
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {
@@ -75,8 +101,8 @@ impl Host for Agent {
 }
 
 impl Agent {
-    /// What the interfaces of an ADD are to get, the one asked about first.
-    pub(crate) fn interfaces(&self, add: AddRequest) -> Result<Vec<Interface>, Error> {
+    /// The pod of an ADD, and what its interfaces are to get, the one asked about first.
+    pub(crate) fn interfaces(&self, add: AddRequest) -> Result<(Arc<Pod>, Vec<Interface>), Error> {
         let asked = add.pod.clone();
         let pod = match &asked {
             Some(pod) => self.pod(&pod.namespace, &pod.name, pod.uid.as_deref())?,
@@ -96,16 +122,8 @@ impl Agent {
             interface: &interface,
             others: &[],
         };
-        let mut interfaces = pod::plan(&asked)?.interfaces;
-        for interface in &mut interfaces {
-            if let Some(claim) = interface.claim.clone() {
-                let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
-                if let Lowered::Claim(claim) = lower(&object)? {
-                    interface.bind(&claim)?;
-                }
-            }
-        }
-        Ok(interfaces)
+        let interfaces = pod::plan(&asked)?.interfaces;
+        Ok((pod, interfaces))
     }
 
     /// The pod that the runtime means. One that is gone gets nothing: its address would be nobody's.

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`agent`] | who asks for what: the pod behind an ADD, and what it is to get |
+//! | [`sticky`] | holders that come back, also on another node |
 //! | [`store`] | two places for blocks: the API server for shared pools, a journal for what this node leases |
 //! | [`leases`] | which blocks this node has leased |
 //! | [`flush`] | what the journal has and the API server does not yet |
@@ -17,6 +18,7 @@ mod health;
 mod leases;
 mod networks;
 mod run;
+mod sticky;
 mod store;
 mod sweep;
 

@@ -7,6 +7,7 @@ use crate::{flush, health, networks};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
+use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
@@ -150,7 +151,8 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     }
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
     let (cidrs, metrics) = (networks::of_node(), Metrics::new());
-    let agent = Agent { engine, objects, pods, places, node: node.clone(), cidrs, metrics };
+    let endpoints = Endpoints::new(cluster);
+    let agent = Agent { engine, objects, pods, places, endpoints, node: node.clone(), cidrs, metrics };
     Ok(Some((Arc::new(agent), booted)))
 }
 

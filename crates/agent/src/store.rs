@@ -41,11 +41,6 @@ impl ClusterStore {
         &mut self.local
     }
 
-    /// How many leases this node has.
-    pub(crate) fn leases(&self) -> usize {
-        self.leases.count()
-    }
-
     /// Whether the block's truth is the journal.
     fn is_local(&self, key: &BlockKey) -> bool {
         self.known.contains_key(key)

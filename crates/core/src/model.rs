@@ -154,6 +154,8 @@ pub struct Pool {
     pub sticky: Option<StickyPolicy>,
     /// Set if nodes lease runs of it.
     pub lending: Option<Lending>,
+    /// Whether every pod with an address of it gets an IPEndpoint object, not only those that come back for it.
+    pub endpoint_objects: bool,
 }
 
 impl Pool {
@@ -184,6 +186,7 @@ impl Pool {
             quota: Quota::default(),
             sticky: None,
             lending: None,
+            endpoint_objects: false,
         }
     }
 

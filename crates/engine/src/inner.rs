@@ -212,11 +212,17 @@ impl<S: BlockStore> Inner<S> {
             return Ok(Tried::Written);
         }
         let keys: Vec<BlockKey> = writes.into_iter().map(|write| write.key).collect();
-        for (key, (block, revision)) in keys.iter().zip(self.store.read(&keys)?) {
+        self.reload(&keys)?;
+        Ok(Tried::Forestalled)
+    }
+
+    /// Reads blocks anew.
+    pub(crate) fn reload(&mut self, keys: &[BlockKey]) -> Result<(), StoreError> {
+        for (key, (block, revision)) in keys.iter().zip(self.store.read(keys)?) {
             self.ipam.load(key, block);
             self.revisions.insert(key.clone(), revision);
         }
-        Ok(Tried::Forestalled)
+        Ok(())
     }
 
     /// Whether the blocks that were never seen are not there, as was assumed. If one is, the changes are undone.
