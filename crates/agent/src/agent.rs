@@ -20,7 +20,8 @@ use berth_kube::pods::Pods;
 use berth_server::Metrics;
 use berth_wire::cni;
 use berth_wire::protocol::{AddRequest, Request, Response, StatusRequest};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The agent of one node.
@@ -34,6 +35,8 @@ pub struct Agent {
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
     pub(crate) metrics: Metrics,
+    /// Pools that had nothing left for a pod of this node.
+    pub(crate) short_of: Mutex<BTreeSet<String>>,
 }
 
 impl Service for Agent {
@@ -93,6 +96,12 @@ impl Host for Agent {
             context.ipam.could_serve(&request, context.now, &mut entropy)
         });
         served.map(|()| Response::Done).map_err(unavailable)
+    }
+
+    fn refused(&self, error: &Error) {
+        if let Error::PoolExhausted { pools, .. } = error {
+            self.short_of.lock().unwrap_or_else(PoisonError::into_inner).extend(pools.iter().cloned());
+        }
     }
 
     fn observe(&self, verb: &'static str, ok: bool, took: Duration) {

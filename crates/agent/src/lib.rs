@@ -7,6 +7,7 @@
 //! | [`store`] | two places for blocks: the API server for shared pools, a journal for what this node leases |
 //! | [`leases`] | which blocks this node has leased |
 //! | [`flush`] | what the journal has and the API server does not yet |
+//! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
 //! | [`networks`] | the networks this node is in |
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
@@ -18,6 +19,7 @@ mod health;
 mod leases;
 mod networks;
 mod run;
+mod scarcity;
 mod sticky;
 mod store;
 mod sweep;

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{flush, health, networks};
+use crate::{flush, health, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
@@ -20,8 +20,8 @@ use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -152,7 +152,17 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
     let (cidrs, metrics) = (networks::of_node(), Metrics::new());
     let endpoints = Endpoints::new(cluster);
-    let agent = Agent { engine, objects, pods, places, endpoints, node: node.clone(), cidrs, metrics };
+    let agent = Agent {
+        engine,
+        objects,
+        pods,
+        places,
+        endpoints,
+        node: node.clone(),
+        cidrs,
+        metrics,
+        short_of: Mutex::default(),
+    };
     Ok(Some((Arc::new(agent), booted)))
 }
 
@@ -188,10 +198,12 @@ fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool
             agent.engine.configure(config);
             version = current;
         }
+        scarcity::open_wanted(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
             flush::flush(agent);
+            scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);
             if let Err(error) = agent.engine.with_store(|store| store.journal().compact_if_worthwhile(&name)) {

@@ -26,6 +26,8 @@ pub struct Lending {
     pub block_len: u8,
     /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
     pub strict: bool,
+    /// How many leases a node may have; beyond, it borrows.
+    pub most: Option<u32>,
 }
 
 /// In which order free addresses are picked.

@@ -9,7 +9,7 @@ use common::*;
 use std::collections::BTreeSet;
 
 fn lending(ranges: &[&str], block_len: u8, strict: bool) -> Pool {
-    Pool { lending: Some(Lending { block_len, strict }), ..whole("p", ranges) }
+    Pool { lending: Some(Lending { block_len, strict, most: None }), ..whole("p", ranges) }
 }
 
 fn add_on(ipam: &mut Ipam, id: &str, node: &str) -> Result<String, Error> {

@@ -49,6 +49,11 @@ pub trait Host: Send + Sync {
     /// Why an ADD could not be served.
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error>;
 
+    /// An ADD was refused; what can be done about it, others are asked to do.
+    fn refused(&self, error: &Error) {
+        let _ = error;
+    }
+
     /// A request was answered.
     fn observe(&self, verb: &'static str, ok: bool, took: Duration);
 }
@@ -65,7 +70,8 @@ pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
             Prepared::Answered(verb, result) => (verb, result),
             Prepared::Called(verb, note) => {
                 let done = done.next().unwrap_or_else(|| Err(Error::Store("no answer; try again".to_owned())));
-                (verb, done.and_then(|done| respond(host, done, note)).map_err(|error| to_cni(&error)))
+                let answer = done.and_then(|done| respond(host, done, note)).inspect_err(|error| host.refused(error));
+                (verb, answer.map_err(|error| to_cni(&error)))
             }
         };
         host.observe(verb, result.is_ok(), started.elapsed());

@@ -77,6 +77,8 @@ pub struct PoolSpec {
     sticky: Option<StickySpec>,
     /// Lends nodes runs of this prefix length, from which each allocates alone.
     block_size: Option<u8>,
+    /// How many leases a node may have; beyond, it takes single addresses as from a shared pool.
+    max_leases_per_node: Option<u32>,
     /// For which pods a cluster makes IPEndpoint objects, at the cost of a write for each.
     #[serde(default)]
     endpoint_objects: EndpointObjects,
@@ -183,7 +185,11 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         quota: Quota { per_namespace: spec.quota.per_namespace, namespaces: spec.quota.namespaces },
         sticky: spec.sticky.map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0) }),
         endpoint_objects: spec.endpoint_objects == EndpointObjects::Always,
-        lending: spec.block_size.map(|block_len| Lending { block_len, strict: spec.strict_leases }),
+        lending: spec.block_size.map(|block_len| Lending {
+            block_len,
+            strict: spec.strict_leases,
+            most: spec.max_leases_per_node,
+        }),
         ..plain
     })
 }
