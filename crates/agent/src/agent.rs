@@ -141,7 +141,7 @@ impl Agent {
             return Ok(pod);
         }
         before_waiting();
-        let found = self.pods.read(namespace, name, uid).map_err(unreachable)?;
+        let found = self.pods.read(namespace, name, uid).map_err(|error| unreachable(&error))?;
         found.ok_or_else(|| Error::Invalid {
             field: "K8S_POD_NAME".to_owned(),
             reason: format!("pod {namespace}/{name} {} is gone", uid.map(|uid| format!("({uid})")).unwrap_or_default()),
@@ -153,7 +153,7 @@ impl Agent {
             Some(place) => place,
             None => {
                 before_waiting();
-                self.places.read_namespace(name).map_err(unreachable)?
+                self.places.read_namespace(name).map_err(|error| unreachable(&error))?
             }
         };
         Ok(Namespace { labels: place.labels.clone(), annotations: place.annotations.clone() })
@@ -189,7 +189,7 @@ fn attached(add: AddRequest) -> Attached {
     }
 }
 
-pub(crate) fn unreachable(error: CallError) -> Error {
+pub(crate) fn unreachable(error: &CallError) -> Error {
     match error.status() {
         Some(_) => Error::Store(error.to_string()),
         None => Error::Unreachable(error.to_string()),

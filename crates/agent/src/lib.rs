@@ -11,9 +11,11 @@
 //! | [`sweep`] | holders whose pods are gone |
 //! | [`networks`] | the networks this node is in |
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`explain`] | the whole decision about a pod, for people |
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod explain;
 mod flush;
 mod health;
 mod leases;
@@ -25,5 +27,6 @@ mod store;
 mod sweep;
 
 pub use agent::Agent;
+pub use explain::explain_pod;
 pub use run::{AgentOptions, run};
 pub use store::ClusterStore;

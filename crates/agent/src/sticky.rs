@@ -39,7 +39,8 @@ impl Agent {
             return Ok(());
         }
         before_waiting();
-        let Some(endpoint) = self.endpoints.read(&pod.namespace, &pod.name).map_err(unreachable)? else {
+        let Some(endpoint) = self.endpoints.read(&pod.namespace, &pod.name).map_err(|error| unreachable(&error))?
+        else {
             return Ok(());
         };
         let ifname = &interface.request.holder.ifname;
@@ -61,7 +62,7 @@ impl Agent {
             field: "claim".to_owned(),
             reason: format!("there is no IPClaim {namespace}/{name}; apply it first"),
         };
-        let claim = self.endpoints.claim(namespace, name).map_err(unreachable)?.ok_or_else(missing)?;
+        let claim = self.endpoints.claim(namespace, name).map_err(|error| unreachable(&error))?.ok_or_else(missing)?;
         self.look_at(&claim.addresses)?;
         Ok(claim)
     }
@@ -92,7 +93,8 @@ impl Agent {
         if !users.iter().any(|(_, holder)| earlier(holder)) {
             return Ok(());
         }
-        let now_there = self.pods.read(&pod.namespace, &pod.name, Some(&pod.uid)).map_err(unreachable)?;
+        let now_there =
+            self.pods.read(&pod.namespace, &pod.name, Some(&pod.uid)).map_err(|error| unreachable(&error))?;
         if now_there.is_none() {
             // Neither is proven: whoever has the address keeps it.
             return Ok(());
@@ -135,7 +137,7 @@ impl Agent {
                 dns: outcome.dns.clone(),
             };
             let who = (pod.uid.as_str(), self.node.as_str());
-            self.endpoints.record(&pod.namespace, &pod.name, who, &interface).map_err(unreachable)?;
+            self.endpoints.record(&pod.namespace, &pod.name, who, &interface).map_err(|error| unreachable(&error))?;
         }
         routes.apply(outcome);
         Ok(())
@@ -148,7 +150,7 @@ impl Agent {
             return Ok(());
         }
         before_waiting();
-        if self.endpoints.bind(claim, claim_status(&given)).map_err(unreachable)? {
+        if self.endpoints.bind(claim, claim_status(&given)).map_err(|error| unreachable(&error))? {
             return Ok(());
         }
         let given = outcome.given.clone();

@@ -36,6 +36,16 @@ fn is_meant(pod: &Pod, uid: Option<&str>) -> bool {
     uid.is_none_or(|uid| uid == pod.uid || pod.annotations.get(CONFIG_HASH).is_some_and(|hash| hash == uid))
 }
 
+/// A pod by name, wherever it runs, and its node.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub fn find(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<(Pod, Option<String>)>, CallError> {
+    let api: Api<ApiPod> = Api::namespaced(cluster.client().clone(), namespace);
+    let found = cluster.wait(api.get_opt(name))?;
+    Ok(found.map(|pod| (read(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
+}
+
 type Known = Arc<Mutex<HashMap<(String, String), Arc<Pod>>>>;
 
 /// The pods of a node.

@@ -81,12 +81,12 @@ impl KubeStore {
 
 impl BlockStore for KubeStore {
     fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
-        self.cluster.wait(self.blocks.list(None)).map_err(unreachable)
+        self.cluster.wait(self.blocks.list(None)).map_err(|error| unreachable(&error))
     }
 
     fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
         let own = Blocks::of_node(&self.node);
-        self.cluster.wait(self.blocks.list(Some(&own))).map_err(unreachable)
+        self.cluster.wait(self.blocks.list(Some(&own))).map_err(|error| unreachable(&error))
     }
 
     fn is_shared(&self) -> bool {
@@ -95,7 +95,7 @@ impl BlockStore for KubeStore {
 
     fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
         let reads = keys.iter().map(|key| self.blocks.read(key));
-        let found = self.cluster.wait(try_join_all(reads)).map_err(unreachable)?;
+        let found = self.cluster.wait(try_join_all(reads)).map_err(|error| unreachable(&error))?;
         let mut news = lock(&self.news);
         news.doubtful.retain(|key| !keys.contains(key));
         Ok(found)
@@ -118,7 +118,7 @@ impl BlockStore for KubeStore {
         written.map_err(|error| {
             // Any of them may have been written all the same: they are read before anything is built on them.
             lock(&self.news).doubtful.extend(batch.blocks.iter().map(|write| write.key.clone()));
-            unreachable(error)
+            unreachable(&error)
         })
     }
 
@@ -157,7 +157,7 @@ impl BlockStore for KubeStore {
     }
 }
 
-fn unreachable(error: CallError) -> StoreError {
+fn unreachable(error: &CallError) -> StoreError {
     match error.status() {
         // The server understood and refused: trying again does not help.
         Some(status @ (400 | 401 | 403 | 404 | 413 | 422)) => StoreError::Refused { status, reason: error.to_string() },

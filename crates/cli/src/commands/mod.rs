@@ -6,7 +6,7 @@ mod check;
 mod completions;
 mod crds;
 mod delete;
-mod explain;
+pub(crate) mod explain;
 mod get;
 mod history;
 mod import;
