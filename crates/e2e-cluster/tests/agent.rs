@@ -1,7 +1,5 @@
 //! One agent and several, against a real API server.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use berth_e2e::until;
 use berth_e2e_cluster::{Pod, World};
 use serde_json::json;

@@ -1,7 +1,5 @@
 //! Holders that come back, also on another node.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};
