@@ -12,9 +12,11 @@
 //! | [`networks`] | the networks this node is in |
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`explain`] | the whole decision about a pod, for people |
+//! | [`check`] | whether blocks and pods tell the same story |
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod check;
 mod explain;
 mod flush;
 mod health;
@@ -27,6 +29,7 @@ mod store;
 mod sweep;
 
 pub use agent::Agent;
+pub use check::check_cluster;
 pub use explain::explain_pod;
 pub use run::{AgentOptions, run};
 pub use store::ClusterStore;

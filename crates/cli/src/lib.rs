@@ -71,6 +71,11 @@ pub fn explain(answer: serde_json::Value, args: &args::ExplainPodArgs, ui: &mut 
     exit_code(commands::explain::print(answer, args.output.format, ui), ui)
 }
 
+/// Prints what a check found, in the form that the daemon's API has. Returns the exit code.
+pub fn check(answer: serde_json::Value, args: &args::CheckArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::check::print(answer, args, ui), ui)
+}
+
 fn exit_code(result: Result<()>, ui: &mut Ui) -> u8 {
     match result {
         Ok(()) => 0,

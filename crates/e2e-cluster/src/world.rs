@@ -159,6 +159,15 @@ impl World {
         list["items"].as_array().unwrap().iter().map(row).collect()
     }
 
+    /// Checks that blocks and pods tell the same story.
+    ///
+    /// # Panics
+    /// With what `berth check` found.
+    #[track_caller]
+    pub fn check(&self) {
+        succeed(Command::new(binaries::berth()).args(["check", "--kubeconfig"]).arg(self.plane.kubeconfig()));
+    }
+
     /// How many addresses are in use, leases not counted.
     #[must_use]
     pub fn used(&self) -> u64 {

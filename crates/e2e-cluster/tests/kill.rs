@@ -72,6 +72,7 @@ fn killed_under_load(pool: &Value) {
     });
     assert!(served.load(Ordering::Relaxed) > 10, "{served:?} requests were served");
     until("every address to be free", || (world.used() == 0).then_some(()));
+    world.check();
 }
 
 #[test]

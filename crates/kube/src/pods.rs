@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::api::{Api, ListParams, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A static pod's mirror in the API has another UID than the pod that the runtime knows; this tells the latter.
@@ -44,6 +45,53 @@ pub fn find(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<(Po
     let api: Api<ApiPod> = Api::namespaced(cluster.client().clone(), namespace);
     let found = cluster.wait(api.get_opt(name))?;
     Ok(found.map(|pod| (read(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
+}
+
+/// A pod of the cluster, as a check sees it.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Namespace and name.
+    pub name: String,
+    /// Its UID, and for a static pod the one that the runtime knows.
+    pub uids: Vec<String>,
+    /// The addresses it says it has.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it has not ended.
+    pub runs: bool,
+    /// Whether its addresses are its node's.
+    pub on_host_network: bool,
+}
+
+/// Every pod of the cluster, as of now.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub fn all(cluster: &Cluster) -> Result<Vec<Running>, CallError> {
+    let api: Api<ApiPod> = Api::all(cluster.client().clone());
+    let pods = cluster.wait(api.list(&ListParams::default()))?;
+    let row = |pod: ApiPod| {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let ips = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+        Running {
+            name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
+            uids: uids(&pod).collect(),
+            addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
+            runs: !has_ended(&pod),
+            on_host_network: pod.spec.as_ref().is_some_and(|spec| spec.host_network.unwrap_or(false)),
+        }
+    };
+    Ok(pods.items.into_iter().map(row).collect())
+}
+
+fn has_ended(pod: &ApiPod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// What the runtime may know a pod by.
+fn uids(pod: &ApiPod) -> impl Iterator<Item = String> + use<> {
+    let hash = pod.metadata.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
+    pod.metadata.uid.clone().into_iter().chain(hash)
 }
 
 type Known = Arc<Mutex<HashMap<(String, String), Arc<Pod>>>>;
@@ -113,15 +161,8 @@ impl Pods {
         let api: Api<ApiPod> = Api::all(self.cluster.client().clone());
         let own = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
         let pods = self.cluster.wait(api.list(&own))?;
-        let ended = |pod: &ApiPod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            matches!(phase, Some("Succeeded" | "Failed"))
-        };
-        let uids = pods.items.iter().filter(|pod| !ended(pod)).flat_map(|pod| {
-            let hash = pod.metadata.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
-            pod.metadata.uid.clone().into_iter().chain(hash)
-        });
-        Ok(uids.collect())
+        let living = pods.items.iter().filter(|pod| !has_ended(pod));
+        Ok(living.flat_map(uids).collect())
     }
 }
 

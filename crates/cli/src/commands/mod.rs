@@ -2,7 +2,7 @@
 
 mod allocate;
 mod apply;
-mod check;
+pub(crate) mod check;
 mod completions;
 mod crds;
 mod delete;
