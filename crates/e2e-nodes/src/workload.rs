@@ -27,7 +27,9 @@ fn manifest(kind: &str, name: &str, replicas: u8, pools: &str) -> Value {
             "template": {
                 "metadata": {"labels": labels, "annotations": {"berth.io/pools": pools}},
                 "spec": {
-                    "terminationGracePeriodSeconds": 0,
+                    // Not 0: then the API server forgets a pod before its kubelet hears of it.
+                    "terminationGracePeriodSeconds": 1,
+                    "dnsPolicy": "Default",
                     "topologySpreadConstraints": spread,
                     "containers": [{"name": "main", "image": BUSYBOX}],
                 },

@@ -102,7 +102,8 @@ fn sandboxes_come_and_go(lab: &mut Lab) {
     let before = lab.used();
     for _ in 0..4 {
         let old = node.pod_netns("default", &pod.name).unwrap();
-        node.kill_sandbox("default", &pod.name).unwrap();
+        // A sandbox has its network before it has a process.
+        lab.until("a process to kill", || node.kill_sandbox("default", &pod.name).map_err(|error| error.to_string()));
         lab.until("another sandbox", || {
             let used = lab.used();
             assert!(used <= before + 1, "one pod uses {used} addresses");
@@ -182,7 +183,8 @@ fn sticky(lab: &mut Lab) {
     lab.pool6("kept6", 5, &json!({"sticky": {"keep": "10m"}}));
     let db = Workload::stateful_set(lab, "db", 3, "kept,kept6");
     let before = places(lab, &db.pods(lab));
-    db.force_delete_pods(lab);
+    // Not by force: a pod that comes back while the old one still runs cannot have what that one has.
+    lab.kubectl("delete pods --selector app=db");
     db.wait(lab);
     lab.settle(0);
     let after = places(lab, &db.pods(lab));
