@@ -12,6 +12,8 @@ use crate::Service;
 use crate::connection::{Connection, Turn};
 use berth_wire::cni;
 use berth_wire::protocol::{Request, Response};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -328,9 +330,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Only root and the daemon's own user may ask, whatever the mode of the socket.
 fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
     let refuse = |msg: String| Err(cni::Error::new(cni::code::INVALID_ENVIRONMENT, msg));
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Ok(()),
-        Ok(peer) => refuse(format!("user {} may not use this socket; CNI plugins run as root", peer.uid.as_raw())),
+    // Not rustix: it takes the process ID for one that is never zero, and it is zero for a peer outside of the process
+    // namespace that we are in, which is every plugin if we are in a container.
+    match getsockopt(stream, PeerCredentials).map(|peer| peer.uid()) {
+        Ok(user) if user == 0 || user == rustix::process::geteuid().as_raw() => Ok(()),
+        Ok(user) => refuse(format!("user {user} may not use this socket; CNI plugins run as root")),
         Err(error) => refuse(format!("cannot tell who is asking: {error}")),
     }
 }
