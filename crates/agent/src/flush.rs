@@ -9,9 +9,13 @@ use tracing::{debug, info};
 /// How long a lease in which nothing is used stays with the node.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// How often one block is written at most, however much happens in it. The first change after a quiet time is told soon;
+/// that others see the rest some seconds later harms nobody, since the addresses are leased.
+pub(crate) const AT_MOST_EVERY: Duration = Duration::from_secs(10);
+
 /// Writes what is new to the API server; how many blocks that was.
-pub(crate) fn flush(agent: &Agent) -> usize {
-    let taken = agent.engine.with_store(|store| store.unflushed().map(|writes| (store.remote(), writes)));
+pub(crate) fn flush(agent: &Agent, at_most_every: Duration) -> usize {
+    let taken = agent.engine.with_store(|store| store.unflushed(at_most_every).map(|writes| (store.remote(), writes)));
     let (remote, writes) = match taken {
         Ok(taken) => taken,
         Err(error) => {

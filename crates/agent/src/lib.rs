@@ -31,5 +31,5 @@ mod sweep;
 pub use agent::Agent;
 pub use check::check_cluster;
 pub use explain::explain_pod;
-pub use run::{AgentOptions, run};
+pub use run::{AgentOptions, run, serve};
 pub use store::ClusterStore;

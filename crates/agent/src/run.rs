@@ -68,11 +68,19 @@ pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
             stopping.store(true, Ordering::SeqCst);
         }
     })?;
+    serve(options, &stop)
+}
+
+/// Runs the agent until `stop` is set, without touching what belongs to the process: signals and the log.
+///
+/// # Errors
+/// If it cannot start for a reason that does not pass.
+pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&options.connect)?;
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
     let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
-    let Some((agent, booted)) = open(options, &cluster, &stop)? else { return Ok(()) };
+    let Some(Opened { agent, booted, version }) = open(options, &cluster, stop)? else { return Ok(()) };
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
@@ -83,13 +91,13 @@ pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), &stop);
+    chores(&agent, version, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
     ready.store(false, Ordering::SeqCst);
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
     let _ = std::fs::remove_file(&options.socket);
     // What is not written now is in the journal, for the next agent.
-    flush::flush(&agent);
+    flush::flush(&agent, Duration::ZERO);
     agent.engine.with_store(|store| store.journal().sync())?;
     info!("stopped");
     Ok(())
@@ -125,8 +133,17 @@ fn patiently<T, E: std::fmt::Display>(
     None
 }
 
-/// Restores what this node holds, and whether the node has booted since it was last used.
-fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow::Result<Option<(Arc<Agent>, bool)>> {
+/// An agent that has restored what its node holds.
+struct Opened {
+    agent: Arc<Agent>,
+    /// Whether the node has booted since it was last used.
+    booted: bool,
+    /// The version of the configuration that is in force.
+    version: u64,
+}
+
+/// Restores what this node holds.
+fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow::Result<Option<Opened>> {
     let node = &options.node_name;
     let what = "read Berth's objects (`berth crds | kubectl apply -f -` installs their definitions)";
     let Some(objects) = patiently(what, stop, || Objects::open(cluster)) else { return Ok(None) };
@@ -141,7 +158,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let boot_id = boot::id().context("read the boot ID")?;
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
-    let (config, _) = objects.config();
+    let (config, version) = objects.config();
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
     let engine = engine.before_waiting(door::before_waiting);
     if booted {
@@ -163,7 +180,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         metrics,
         short_of: Mutex::default(),
     };
-    Ok(Some((Arc::new(agent), booted)))
+    Ok(Some(Opened { agent: Arc::new(agent), booted, version }))
 }
 
 /// The journal, and the boot in which it was last used.
@@ -188,9 +205,8 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
-    let (mut version, mut sweep) = (agent.objects.config().1, Sweep::default());
-    let (mut flushed, mut swept) = (Instant::now(), Instant::now());
+fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
+    let (mut sweep, mut flushed, mut swept) = (Sweep::default(), Instant::now(), Instant::now());
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(100)) {
@@ -202,7 +218,7 @@ fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
-            flush::flush(agent);
+            flush::flush(agent, flush::AT_MOST_EVERY);
             scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);

@@ -14,6 +14,7 @@ use berth_core::ipam::Stamp;
 use berth_kube::KubeStore;
 use berth_store::{Batch, BlockStore, BlockWrite, FileMedium, Journal, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// The blocks of a cluster as one node has them.
@@ -26,6 +27,8 @@ pub struct ClusterStore {
     known: BTreeMap<BlockKey, (Block, Revision)>,
     /// Those of which the API server does not have the latest.
     dirty: BTreeSet<BlockKey>,
+    /// When blocks were last written behind an answer.
+    flushed_at: BTreeMap<BlockKey, Instant>,
 }
 
 impl ClusterStore {
@@ -33,7 +36,7 @@ impl ClusterStore {
     #[must_use]
     pub fn new(remote: KubeStore, local: Journal<FileMedium>, node: &str) -> Self {
         let (leases, known, dirty) = (Leases::default(), BTreeMap::new(), BTreeSet::new());
-        Self { remote, local, node: node.to_owned(), leases, known, dirty }
+        Self { remote, local, node: node.to_owned(), leases, known, dirty, flushed_at: BTreeMap::new() }
     }
 
     /// The journal.
@@ -75,9 +78,11 @@ impl ClusterStore {
         self.local.write(Batch { blocks: &[write], stamps: &[], durable: false }).map(drop)
     }
 
-    /// The blocks to be written to the API server, as they shall be there.
-    pub(crate) fn unflushed(&mut self) -> Result<Vec<BlockWrite>, StoreError> {
-        let dirty: Vec<BlockKey> = self.dirty.iter().cloned().collect();
+    /// The blocks to be written to the API server, as they shall be there; not those that were written a moment ago.
+    pub(crate) fn unflushed(&mut self, at_most_every: Duration) -> Result<Vec<BlockWrite>, StoreError> {
+        self.flushed_at.retain(|_, at| at.elapsed() < at_most_every);
+        let dirty: Vec<BlockKey> =
+            self.dirty.iter().filter(|key| !self.flushed_at.contains_key(*key)).cloned().collect();
         dirty.iter().map(|key| self.flushable(key)).collect()
     }
 
@@ -92,6 +97,7 @@ impl ClusterStore {
     pub(crate) fn flushed(&mut self, write: &BlockWrite, outcome: Written) -> Result<(), StoreError> {
         match outcome {
             Written::As(revision) => {
+                self.flushed_at.insert(write.key.clone(), Instant::now());
                 self.known.insert(write.key.clone(), (write.block.clone(), revision));
                 let (own, _) = self.journalled(&write.key)?;
                 let mask = self.leases.mask(&write.key);
@@ -296,6 +302,10 @@ impl BlockStore for ClusterStore {
         let changed = self.remote.changed()?;
         self.see_leases(&changed);
         Ok(changed.into_iter().filter(|(key, ..)| !self.is_local(key)).collect())
+    }
+
+    fn follows(&self, key: &BlockKey, block: &Block) -> bool {
+        self.is_local(key) || self.remote.follows(key, block)
     }
 
     fn is_unsure(&self) -> bool {

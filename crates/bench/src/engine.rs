@@ -1,9 +1,9 @@
 //! How long an allocation and a release take in the engine alone, by how full the pool is.
 
 use crate::holders::{container, request};
-use crate::rows::{Rows, median};
 use crate::{instructions, memory};
 use anyhow::{Context, Result, ensure};
+use berth_bench::rows::{Rows, median};
 use berth_core::addr::Cidr;
 use berth_core::holder::Holder;
 use berth_core::ipam::{Config, Entropy, Ipam, Outcome, Request};

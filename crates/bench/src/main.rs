@@ -4,7 +4,6 @@ mod engine;
 mod holders;
 mod instructions;
 mod memory;
-mod rows;
 mod socket;
 mod store;
 

@@ -1,8 +1,8 @@
 //! Memory for a million held addresses: the growth of the resident set of a process that does nothing else.
 
 use crate::holders::{container, pod, request};
-use crate::rows::Rows;
 use anyhow::{Context, Result, bail};
+use berth_bench::rows::Rows;
 use berth_core::addr::Cidr;
 use berth_core::ipam::{Config, Entropy, Ipam};
 use berth_core::model::Pool;

@@ -1,7 +1,7 @@
 //! Leases per second through the socket of a running daemon.
 
-use crate::rows::{Rows, quantile};
 use anyhow::{Context, Result, bail, ensure};
+use berth_bench::rows::{Rows, quantile};
 use berth_wire::protocol::{AddRequest, Attachment, Op, Request, Response, read_frame, write_frame};
 use std::collections::HashSet;
 use std::io::BufReader;

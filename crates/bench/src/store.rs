@@ -1,8 +1,8 @@
 //! What durability costs: the engine over a real journal, forced to disk or not.
 
 use crate::holders;
-use crate::rows::{Rows, quantile};
 use anyhow::{Context, Result};
+use berth_bench::rows::{Rows, quantile};
 use berth_core::ipam::{Config, Group, Request};
 use berth_core::model::Pool;
 use berth_core::time::Time;

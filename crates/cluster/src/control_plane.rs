@@ -46,6 +46,7 @@ pub struct ControlPlane {
     controller_manager: Option<Process>,
     apiserver: Option<Process>,
     etcd: Process,
+    etcd_url: String,
     address: IpAddr,
     port: u16,
     kubectl: PathBuf,
@@ -78,6 +79,7 @@ impl ControlPlane {
             controller_manager: None,
             apiserver: None,
             etcd,
+            etcd_url,
             address,
             port: ports,
             kubectl,
@@ -104,6 +106,12 @@ impl ControlPlane {
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", std::net::SocketAddr::from((self.address, self.port)))
+    }
+
+    /// Where etcd is, which also serves its `/metrics` there.
+    #[must_use]
+    pub fn etcd_url(&self) -> &str {
+        &self.etcd_url
     }
 
     /// The kubeconfig of the administrator, who may do everything.

@@ -59,11 +59,13 @@ pub(crate) struct Running {
     call: Call,
     /// For each request, whether its attachment had nothing when this was first decided.
     fresh: Vec<bool>,
+    /// How many addresses each was to get when this was last decided.
+    wanted: Vec<usize>,
 }
 
 impl From<Call> for Running {
     fn from(call: Call) -> Self {
-        Self { call, fresh: Vec::new() }
+        Self { call, fresh: Vec::new(), wanted: Vec::new() }
     }
 }
 
@@ -86,13 +88,20 @@ impl Running {
                     let fresh = |request: &Request| context.ipam.of_attachment(request.holder.attachment()).is_empty();
                     self.fresh = requests.iter().map(fresh).collect();
                 }
-                let mut first = None;
-                for (request, fresh) in requests.iter().zip(&self.fresh) {
+                let (mut first, before) = (None, std::mem::take(&mut self.wanted));
+                for (at, (request, fresh)) in requests.iter().zip(&self.fresh).enumerate() {
+                    let key = request.holder.attachment();
                     if *fresh && context.attempt > 0 {
-                        // Part of an earlier attempt may have reached the store before another part met a conflict.
-                        context.ipam.release(request.holder.attachment(), context.now);
+                        // Part of an earlier attempt may have reached the store before another part met a conflict. A
+                        // lone address is there or not, and stays: to have another for a moment beside it would take
+                        // the last one of a pool from somebody.
+                        let whole = before.get(at) == Some(&1) && context.ipam.of_attachment(key).len() == 1;
+                        if !whole {
+                            context.ipam.release(key, context.now);
+                        }
                     }
                     let outcome = context.allocate(request, *stamp)?;
+                    self.wanted.push(outcome.given.len());
                     first.get_or_insert(outcome);
                 }
                 Ok(Done::Given(first.unwrap_or_default()))

@@ -1,12 +1,13 @@
 //! What the engine keeps under its lock: the state machine, the store, and what is known of one in the other.
 //!
 //! In a store that others write too, an engine knows only part of it, and some of that is out of date. Two rules make
-//! up for it. It *looks before it writes* a block it has never seen: one read instead of a conflict. And it never says
-//! that nothing is left without having *looked round*: a fresh list of everything, at most one in a while.
+//! up for it. It *looks before it writes* a block it has never seen, or of whose changes nobody tells it: one read
+//! instead of a conflict. And it never says that nothing is left without having *looked round*: a fresh list of
+//! everything, at most one in a while.
 
 use crate::Context;
 use crate::batch::{Job, Unanswered};
-use berth_core::block::{BlockKey, Slot, State};
+use berth_core::block::{Block, BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::holder::Kind;
 use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Tombstones, Wish};
@@ -27,6 +28,10 @@ pub(crate) struct Inner<S> {
     pub(crate) store: S,
     /// The revision of every block that was seen; 0 for one that is not there.
     revisions: HashMap<BlockKey, Revision>,
+    /// Those of them that the store tells of when others change them.
+    followed: HashSet<BlockKey>,
+    /// Those that were read for the batch at hand.
+    looked_at: HashSet<BlockKey>,
     deletions: Tombstones,
     additions: Tombstones,
     stamps: Vec<Stamp>,
@@ -61,6 +66,8 @@ impl<S: BlockStore> Inner<S> {
             ipam,
             store,
             revisions: HashMap::new(),
+            followed: HashSet::new(),
+            looked_at: HashSet::new(),
             deletions,
             additions,
             stamps: Vec::new(),
@@ -101,6 +108,7 @@ impl<S: BlockStore> Inner<S> {
     }
 
     fn try_to_run(&mut self, batch: &[Job], now: Time) -> Result<bool, StoreError> {
+        self.looked_at.clear();
         for stored in self.store.changed()? {
             self.see(stored);
         }
@@ -140,9 +148,23 @@ impl<S: BlockStore> Inner<S> {
         if self.revisions.get(&key).is_some_and(|&known| known >= revision && revision != 0) {
             return;
         }
-        let gone = block.is_empty();
+        let revision = if block.is_empty() { 0 } else { revision };
+        self.take_in(key, block, revision);
+    }
+
+    fn take_in(&mut self, key: BlockKey, block: Block, revision: Revision) {
+        self.know(&key, &block, revision);
         self.ipam.load(&key, block);
-        self.revisions.insert(key, if gone { 0 } else { revision });
+    }
+
+    /// The store has a block in this revision.
+    fn know(&mut self, key: &BlockKey, block: &Block, revision: Revision) {
+        if revision != 0 && self.store.follows(key, block) {
+            self.followed.insert(key.clone());
+        } else {
+            self.followed.remove(key);
+        }
+        self.revisions.insert(key.clone(), revision);
     }
 
     /// Reads everything there is, undoing what is not written; false if what is known is complete or fresh enough.
@@ -163,9 +185,10 @@ impl<S: BlockStore> Inner<S> {
             .map(|(k, _)| k.clone())
             .collect();
         for key in gone {
-            self.ipam.load(&key, berth_core::block::Block::default());
-            self.revisions.insert(key, 0);
+            self.take_in(key, Block::default(), 0);
         }
+        // That is as good as having read each of them.
+        self.looked_at.extend(self.revisions.keys().cloned());
         self.looked_round = Some(now);
         Ok(true)
     }
@@ -203,9 +226,8 @@ impl<S: BlockStore> Inner<S> {
             self.stamps.clear();
         }
         for (write, outcome) in writes.iter().zip(&written) {
-            match *outcome {
-                Written::As(revision) => drop(self.revisions.insert(write.key.clone(), revision)),
-                Written::Conflict => self.ipam.keep_away_from(&write.key),
+            if let Written::As(revision) = *outcome {
+                self.know(&write.key, &write.block, revision);
             }
         }
         if !conflict {
@@ -213,40 +235,57 @@ impl<S: BlockStore> Inner<S> {
         }
         let keys: Vec<BlockKey> = writes.into_iter().map(|write| write.key).collect();
         self.reload(&keys)?;
+        for (key, _) in keys.iter().zip(&written).filter(|(_, outcome)| **outcome == Written::Conflict) {
+            self.ipam.keep_away_from(key);
+        }
         Ok(Tried::Forestalled)
     }
 
     /// Reads blocks anew.
     pub(crate) fn reload(&mut self, keys: &[BlockKey]) -> Result<(), StoreError> {
-        for (key, (block, revision)) in keys.iter().zip(self.store.read(keys)?) {
-            self.ipam.load(key, block);
-            self.revisions.insert(key.clone(), revision);
+        let found = self.store.read(keys)?;
+        self.looked_at.extend(keys.iter().cloned());
+        for (key, (block, revision)) in keys.iter().zip(found) {
+            self.take_in(key.clone(), block, revision);
         }
         Ok(())
     }
 
-    /// Whether the blocks that were never seen are not there, as was assumed. If one is, the changes are undone.
+    /// Whether the blocks of whose changes nobody tells are as was assumed; those never seen are assumed not to be
+    /// there. If one is not, the changes are undone.
     fn as_expected<'a>(&mut self, keys: impl Iterator<Item = &'a BlockKey>) -> Result<bool, StoreError> {
-        let unseen: Vec<BlockKey> = keys.filter(|key| !self.revisions.contains_key(*key)).cloned().collect();
-        if unseen.is_empty() {
+        let known = |key: &BlockKey| self.followed.contains(key) || self.looked_at.contains(key);
+        let doubted: Vec<BlockKey> = keys.filter(|key| !known(key)).cloned().collect();
+        if doubted.is_empty() {
             return Ok(true);
         }
-        let found = self.store.read(&unseen)?;
-        let as_expected = found.iter().all(|(_, revision)| *revision == 0);
+        let found = self.store.read(&doubted)?;
+        let assumed = |key: &BlockKey| self.revisions.get(key).copied().unwrap_or(0);
+        let as_expected = doubted.iter().zip(&found).all(|(key, (_, revision))| *revision == assumed(key));
+        let assumed_absent: HashSet<BlockKey> = doubted.iter().filter(|key| assumed(key) == 0).cloned().collect();
         if !as_expected {
             self.roll_back();
         }
-        for (key, (block, revision)) in unseen.into_iter().zip(found) {
-            if !as_expected {
-                self.ipam.load(&key, block);
+        self.looked_at.extend(doubted.iter().cloned());
+        for (key, (block, revision)) in doubted.into_iter().zip(found) {
+            if as_expected {
+                // The changes that are about to be written are on top of it already.
+                self.revisions.insert(key, revision);
+                continue;
             }
-            self.revisions.insert(key, revision);
+            let anothers = revision != 0 && assumed_absent.contains(&key);
+            self.take_in(key.clone(), block, revision);
+            if anothers {
+                // As long as there are blocks that nobody has begun, there is no need to share one.
+                self.ipam.keep_away_from(&key);
+            }
         }
         Ok(as_expected)
     }
 
     /// Writes changes that cannot be decided anew; false if others were quicker.
     pub(crate) fn write_once(&mut self) -> Result<bool, StoreError> {
+        self.looked_at.clear();
         let tried = self.write();
         if tried.is_err() {
             self.roll_back();

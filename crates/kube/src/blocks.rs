@@ -143,7 +143,7 @@ pub(crate) fn is_wanted(object: &BlockObject) -> bool {
 }
 
 /// The nodes with holders in a block.
-fn nodes(block: &Block) -> BTreeSet<String> {
+pub(crate) fn nodes(block: &Block) -> BTreeSet<String> {
     let users = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
     users.filter_map(|(_, view)| view.holder()).map(|holder| holder.node).filter(|node| !node.is_empty()).collect()
 }

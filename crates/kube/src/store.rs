@@ -1,6 +1,6 @@
 //! The block store over the API server: what is answered is written there first.
 
-use crate::blocks::{Blocks, decode, is_wanted};
+use crate::blocks::{Blocks, decode, is_wanted, nodes};
 use crate::connect::{CallError, Cluster};
 use crate::watch::follow;
 use berth_core::block::{Block, BlockKey};
@@ -25,7 +25,10 @@ pub struct KubeStore {
 #[derive(Default)]
 struct News {
     changed: Vec<Stored>,
-    /// Blocks that may be other than this node thinks: the watch lost sight of them, or a write failed half-way.
+    /// Blocks that the watch lost sight of, because this node has no holder in them any more. Nothing of its own can be in
+    /// them, and a write of one that has changed meets a conflict; but they are read when there is time.
+    lost_sight: BTreeSet<BlockKey>,
+    /// Blocks of which a write failed half-way: this node may have holders in them that it knows nothing of.
     doubtful: BTreeSet<BlockKey>,
     /// Blocks of leases of which somebody needs one to be opened.
     wanted: BTreeSet<BlockKey>,
@@ -49,7 +52,7 @@ impl KubeStore {
                 news.changed.extend(block);
             }
             // Gone, or only without a holder of this node: the watch does not tell which.
-            Event::Delete(object) => lock(&told).doubtful.extend(decode(&object).map(|(key, ..)| key)),
+            Event::Delete(object) => lock(&told).lost_sight.extend(decode(&object).map(|(key, ..)| key)),
             Event::Init | Event::InitDone => {}
         }));
         Self { cluster, blocks, node: node.to_owned(), news }
@@ -98,6 +101,7 @@ impl BlockStore for KubeStore {
         let found = self.cluster.wait(try_join_all(reads)).map_err(|error| unreachable(&error))?;
         let mut news = lock(&self.news);
         news.doubtful.retain(|key| !keys.contains(key));
+        news.lost_sight.retain(|key| !keys.contains(key));
         Ok(found)
     }
 
@@ -127,22 +131,32 @@ impl BlockStore for KubeStore {
     }
 
     fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let (mut changed, doubtful) = {
+        let (mut changed, lost_sight, doubtful) = {
             let mut news = lock(&self.news);
-            (std::mem::take(&mut news.changed), std::mem::take(&mut news.doubtful))
+            let News { changed, lost_sight, doubtful, .. } = &mut *news;
+            (std::mem::take(changed), std::mem::take(lost_sight), std::mem::take(doubtful))
         };
-        if doubtful.is_empty() {
+        if doubtful.is_empty() && lost_sight.is_empty() {
             return Ok(changed);
         }
-        let keys: Vec<BlockKey> = doubtful.into_iter().collect();
+        let keys: Vec<BlockKey> = doubtful.union(&lost_sight).cloned().collect();
         match self.read(&keys) {
             Ok(found) => {
                 changed.extend(keys.into_iter().zip(found).map(|(key, (block, revision))| (key, block, revision)));
             }
             // They stay in doubt. What needs none of them goes on: it must not wait for a server that is down.
-            Err(_) => lock(&self.news).doubtful.extend(keys),
+            Err(_) => {
+                let mut news = lock(&self.news);
+                news.doubtful.extend(doubtful);
+                news.lost_sight.extend(lost_sight);
+            }
         }
         Ok(changed)
+    }
+
+    fn follows(&self, _key: &BlockKey, block: &Block) -> bool {
+        // What the watch selects.
+        nodes(block).contains(&self.node)
     }
 
     fn is_unsure(&self) -> bool {

@@ -114,6 +114,13 @@ pub trait BlockStore: Send {
         Ok(Vec::new())
     }
 
+    /// Whether [`Self::changed`] tells when others change this block, as long as it is like this. Of the others, what is
+    /// known may be out of date at any time.
+    fn follows(&self, key: &BlockKey, block: &Block) -> bool {
+        let _ = (key, block);
+        true
+    }
+
     /// Whether a write failed of which it is not known whether it is there all the same, so that somebody may hold what
     /// this engine knows nothing of.
     fn is_unsure(&self) -> bool {

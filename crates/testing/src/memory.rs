@@ -3,6 +3,7 @@
 use berth_core::block::{Block, BlockKey};
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A store that several engines share; each write is compared and swapped. It keeps no stamps: they are of one machine.
@@ -11,10 +12,18 @@ pub struct MemoryStore {
     blocks: Arc<Mutex<BTreeMap<BlockKey, (Block, Revision)>>>,
     last_revision: Arc<Mutex<Revision>>,
     forgetful: bool,
+    conflicts: Arc<AtomicU64>,
 }
 
 impl MemoryStore {
-    /// The same store for an engine that begins without having seen any block, as a new node does.
+    /// How many writes came too late, of all engines together.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::SeqCst)
+    }
+
+    /// The same store for an engine that begins without having seen any block, as a new node does, and is told of no
+    /// change.
     #[must_use]
     pub fn unseen(&self) -> Self {
         Self { forgetful: true, ..self.clone() }
@@ -46,6 +55,7 @@ impl BlockStore for MemoryStore {
         let one = |write: &BlockWrite| {
             let current = blocks.get(&write.key).map_or(0, |(_, revision)| *revision);
             if current != write.expected {
+                self.conflicts.fetch_add(1, Ordering::SeqCst);
                 return Written::Conflict;
             }
             if write.block.is_empty() {
@@ -57,6 +67,10 @@ impl BlockStore for MemoryStore {
             Written::As(*last)
         };
         Ok(batch.blocks.iter().map(one).collect())
+    }
+
+    fn follows(&self, _key: &BlockKey, _block: &Block) -> bool {
+        !self.forgetful
     }
 
     fn waits(&self, _durable: bool) -> bool {

@@ -1,4 +1,4 @@
-//! Benchmarks side by side with a peer, in one run on one machine.
+//! Benchmarks: side by side with a peer, the engine alone, many agents in a cluster.
 
 mod call;
 mod contestant;
@@ -10,6 +10,7 @@ mod stats;
 
 use crate::{dist, sh};
 use anyhow::Result;
+use berth_cluster::tools::{self, Tool};
 use berth_conformance::daemon::Daemon;
 
 #[derive(clap::Args)]
@@ -24,12 +25,25 @@ enum What {
     HostLocal(host_local::Args),
     /// The engine alone: nanoseconds, instructions, memory, socket throughput
     Engine,
+    /// Many agents in a cluster: a real API server, their sockets, what a pod costs it
+    Cluster(ClusterArgs),
+}
+
+#[derive(clap::Args)]
+struct ClusterArgs {
+    /// How many nodes, each with its agent
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=50))]
+    agents: u16,
+    /// Fewer pods and a shorter outage: to see that it works
+    #[arg(long)]
+    quick: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::HostLocal(args) => host_local::run(args),
         What::Engine => engine(),
+        What::Cluster(args) => cluster(args),
     }
 }
 
@@ -49,4 +63,16 @@ fn engine() -> Result<()> {
         sh::run(run.arg("--path").arg(daemon.socket()))?;
     }
     Ok(())
+}
+
+/// Agents in one process, the API server beside it.
+fn cluster(args: &ClusterArgs) -> Result<()> {
+    tools::ensure([Tool::Etcd, Tool::Apiserver, Tool::Kubectl])?;
+    sh::run(&mut sh::cargo(&["build", "--release", "--package", "berth-bench-cluster"]))?;
+    let mut bench = sh::command(sh::target_dir().join("release/berth-bench-cluster"), &[]);
+    bench.arg("--agents").arg(args.agents.to_string());
+    if args.quick {
+        bench.arg("--quick");
+    }
+    sh::run(&mut bench)
 }

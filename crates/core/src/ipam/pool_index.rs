@@ -4,6 +4,10 @@
 //! back; ordered by when), or taken. A block that was never touched is ready as a whole and costs nothing.
 //! `LeastRecentlyReleased` leaves given-back units in *waiting* for good and takes the oldest when nothing is ready;
 //! the other orders move them back to *ready* once they have cooled.
+//!
+//! Where others give out from the same pool, each write of a block competes with theirs. There the search stays in a
+//! block as long as it can, goes on to blocks that nobody has touched before it joins another's, and takes given-back
+//! units in a sweep from its own place on (as host-local does) rather than the very oldest, which everybody would want.
 
 use super::entropy::Entropy;
 use super::reason::Reason;
@@ -13,7 +17,8 @@ use crate::addr::RangeSet;
 use crate::block::{BLOCK_UNITS, Block, State};
 use crate::model::{Pick, Pool, rests};
 use crate::time::Time;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 /// A run of units, both ends included.
 pub(super) type Window = (u128, u128);
@@ -34,8 +39,17 @@ pub(crate) struct PoolIndex {
     waiting: BTreeSet<(Time, u128)>,
     /// Where the search for a never-used unit goes on: the unit given out last, and when.
     pub(super) cursor: (Time, u128),
-    /// Whether the search keeps away from where others gave out last.
-    apart: bool,
+    /// Set if the search keeps away from others.
+    apart: Option<Apart>,
+}
+
+/// What a search among others needs to know besides.
+#[derive(Clone, Debug)]
+struct Apart {
+    /// Blocks of which something is or was used; whatever lies outside the pool counts as such.
+    touched: Runs,
+    /// What was given back, by place.
+    resting: BTreeMap<u128, Time>,
 }
 
 impl PoolIndex {
@@ -55,15 +69,24 @@ impl PoolIndex {
             ready: HashMap::default(),
             waiting: BTreeSet::new(),
             cursor: (Time(0), 0),
-            apart: false,
+            apart: None,
         }
     }
 
-    /// Goes on from a random block, and from then on takes no notice of where others are.
+    /// Goes on from a random block, one that nobody has touched if there is any, and from then on takes no notice of where
+    /// others are.
     pub(crate) fn scatter(&mut self, entropy: &mut Entropy) {
-        self.apart = true;
+        if self.apart.is_none() {
+            let mut touched = self.spent.clone();
+            self.ready.keys().for_each(|&index| touched.insert(index));
+            let resting = self.waiting.iter().map(|&(since, unit)| (unit, since)).collect();
+            self.apart = Some(Apart { touched, resting });
+        }
         if let Some(unit) = self.draw(entropy, EVERYWHERE) {
-            self.cursor.1 = unit - unit % u128::from(BLOCK_UNITS);
+            let block = split(unit).0;
+            let touched = self.apart.as_ref().map(|apart| &apart.touched);
+            let untouched = touched.and_then(|touched| touched.next_outside(block).or_else(|| touched.next_outside(0)));
+            self.cursor.1 = untouched.unwrap_or(block) * u128::from(BLOCK_UNITS);
         }
     }
 
@@ -81,8 +104,8 @@ impl PoolIndex {
         for (slot, state, since) in block.states().filter(|(slot, ..)| mask & (1 << slot) != 0) {
             let at = (since, index * u128::from(BLOCK_UNITS) + u128::from(slot));
             if state == State::Released {
-                self.waiting.insert(at);
-            } else if !self.apart {
+                self.rest(at);
+            } else if self.apart.is_none() {
                 self.cursor = self.cursor.max(at);
             }
         }
@@ -103,16 +126,22 @@ impl PoolIndex {
         }
         if let Some((State::Released, since)) = before {
             self.waiting.remove(&(since, unit));
+            self.apart.as_mut().map(|apart| apart.resting.remove(&unit));
         }
         let mut ready = self.ready_of(index, mask) & !bit;
         match after {
             None => ready |= bit,
             Some((State::Released, since)) => {
-                self.waiting.insert((since, unit));
+                self.rest((since, unit));
             }
             Some(_) => {}
         }
         self.set_ready(index, mask, ready);
+    }
+
+    fn rest(&mut self, (since, unit): (Time, u128)) {
+        self.waiting.insert((since, unit));
+        self.apart.as_mut().map(|apart| apart.resting.insert(unit, since));
     }
 
     fn ready_of(&self, index: u128, mask: u64) -> u64 {
@@ -131,6 +160,12 @@ impl PoolIndex {
             (true, false) => self.spent.remove(index, index),
             _ => {}
         }
+        let Some(apart) = &mut self.apart else { return };
+        match (before.is_some(), ready != mask) {
+            (false, true) => apart.touched.insert(index),
+            (true, false) => apart.touched.remove(index, index),
+            _ => {}
+        }
     }
 
     /// Moves what has cooled back to ready, for the orders that want it there.
@@ -143,6 +178,7 @@ impl PoolIndex {
                 break;
             }
             self.waiting.pop_first();
+            self.apart.as_mut().map(|apart| apart.resting.remove(&unit));
             let (index, slot) = split(unit);
             let mask = self.units.mask(index);
             self.set_ready(index, mask, self.ready_of(index, mask) | 1 << slot);
@@ -155,15 +191,17 @@ impl PoolIndex {
         let first_ready = || windows.iter().find_map(|&window| self.first_ready(window));
         let ready = match self.pick {
             Pick::LeastRecentlyReleased => {
+                let untouched = self.untouched(windows);
                 let ahead = windows.iter().filter(|window| window.1 >= self.cursor.1);
                 let mut ahead = ahead.map(|&(first, last)| (first.max(self.cursor.1), last));
-                let found = ahead.find_map(|window| self.first_ready(window)).or_else(first_ready);
+                let found =
+                    untouched.or_else(|| ahead.find_map(|window| self.first_ready(window))).or_else(first_ready);
                 found.map(|unit| (unit, Reason::NeverUsed))
             }
             Pick::Sequential => first_ready().map(|unit| (unit, Reason::LowestFree)),
             Pick::Random => self.random_ready(entropy, windows).map(|unit| (unit, Reason::Random)),
         };
-        ready.or_else(|| {
+        ready.or_else(|| self.sweep(now, windows)).or_else(|| {
             let inside = |&&(_, unit): &&(Time, u128)| windows.iter().any(|w| w.0 <= unit && unit <= w.1);
             let &(since, unit) = self.waiting.iter().find(inside)?;
             if !rests(since, self.cool_down, now) {
@@ -171,6 +209,29 @@ impl PoolIndex {
             }
             self.reuse_cooling.then_some((unit, Reason::StillCooling))
         })
+    }
+
+    /// Among others: a unit of the block at hand, or the first of a block that nobody has touched.
+    fn untouched(&self, windows: &[Window]) -> Option<u128> {
+        let touched = &self.apart.as_ref().filter(|_| windows == EVERYWHERE)?.touched;
+        let at = self.cursor.1;
+        let (block, slots) = (split(at).0, u128::from(BLOCK_UNITS));
+        let here = self.first_ready((at, block.saturating_mul(slots).saturating_add(slots - 1)));
+        here.or_else(|| {
+            let next = touched.next_outside(block).or_else(|| touched.next_outside(0))?;
+            self.first_ready((next * slots, (next * slots).saturating_add(slots - 1)))
+        })
+    }
+
+    /// Among others: the next unit that was given back and has cooled, from the one given out last on.
+    fn sweep(&self, now: Time, windows: &[Window]) -> Option<(u128, Reason)> {
+        let resting = &self.apart.as_ref().filter(|_| windows == EVERYWHERE)?.resting;
+        let oldest = self.waiting.first().filter(|(since, _)| !rests(*since, self.cool_down, now));
+        oldest?;
+        let after = (Bound::Excluded(self.cursor.1), Bound::Unbounded);
+        let mut round = resting.range(after).chain(resting.range(..=self.cursor.1));
+        let found = round.find(|(_, since)| !rests(**since, self.cool_down, now));
+        found.map(|(&unit, _)| (unit, Reason::Released))
     }
 
     /// The lowest ready unit of the window.

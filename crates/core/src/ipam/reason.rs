@@ -7,6 +7,8 @@ pub enum Reason {
     NeverUsed,
     /// It was given back longest ago.
     LongestReleased,
+    /// It was given back a while ago; in a pool that nodes share, the next such one from where this node gave out last.
+    Released,
     /// It is the lowest free one.
     LowestFree,
     /// It was drawn at random.
@@ -28,6 +30,7 @@ impl Reason {
         match self {
             Self::NeverUsed => "never used before",
             Self::LongestReleased => "released longest ago",
+            Self::Released => "released a while ago",
             Self::LowestFree => "lowest free address",
             Self::Random => "drawn at random",
             Self::StillCooling => "still cooling, but nothing else is free",
