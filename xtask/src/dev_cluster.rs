@@ -1,9 +1,9 @@
 //! A cluster to develop against: real nodes, on this machine, until Ctrl-C.
 
-use crate::dist;
+use crate::image;
 use crate::packages::{self, NODE_PACKAGES};
 use anyhow::{Context, Result, bail};
-use berth_cluster::{Cluster, ClusterOptions, ControlPlane, Options, PodNetwork, tools};
+use berth_cluster::{BUSYBOX, Cluster, ClusterOptions, ControlPlane, Options, PodNetwork, Underlay, berth, tools};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::time::Instant;
@@ -21,12 +21,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     {
         bail!("{why}");
     }
-    let plugin = if args.nodes > 0 { Some(dist::plugin()?) } else { None };
+    let image = if args.nodes > 0 { Some(image::build()?) } else { None };
     tools::ensure(tools::ALL)?;
     // From here on Ctrl-C is ours: it must not end this process before the cluster is torn down.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
     let began = Instant::now();
-    let Some(plugin) = plugin else {
+    let Some(image) = image else {
         eprintln!("starting a control plane");
         let plane = ControlPlane::start(&Options { controllers: true, scheduler: true, ..Options::default() })?;
         eprintln!("ready after {:.1} s", began.elapsed().as_secs_f64());
@@ -34,25 +34,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return wait(&mut signals);
     };
     eprintln!("starting a control plane and {} nodes", args.nodes);
-    let options =
-        ClusterOptions { nodes: args.nodes, network: PodNetwork::Bridge(plugin), ..ClusterOptions::default() };
-    let cluster = Cluster::start_with(&options)?;
-    install_berth(&cluster);
+    let options = ClusterOptions { nodes: args.nodes, network: PodNetwork::None, ..ClusterOptions::default() };
+    let mut cluster = Cluster::start_with(&options)?;
+    eprintln!("installing Berth after {:.1} s", began.elapsed().as_secs_f64());
+    berth::install(&mut cluster, &image)?;
     eprintln!("ready after {:.1} s", began.elapsed().as_secs_f64());
     introduce(cluster.control_plane());
-    suggest();
+    suggest(cluster.underlay());
     for node in cluster.nodes() {
-        eprintln!("  {}: nsenter --target {} --all   # a shell on the node", node.name(), node.pid());
+        eprintln!("  nsenter --target {} --all   # a shell on {}", node.pid(), node.name());
     }
     wait(&mut signals)
-}
-
-/// Installs Berth. There are no manifests yet, so what the nodes already have is explained.
-fn install_berth(cluster: &Cluster) {
-    eprintln!(
-        "every node has Berth's plugin under the name host-local: Berth gives the pods their addresses, each node"
-    );
-    eprintln!("from a range of its own in {}, with no daemon", cluster.underlay().subnet());
 }
 
 fn introduce(plane: &ControlPlane) {
@@ -62,11 +54,26 @@ fn introduce(plane: &ControlPlane) {
     eprintln!("logs: {}", plane.dir().display());
 }
 
-fn suggest() {
+/// Without a pool nobody gets an address, so pools come first. They are cut from the network that the nodes are in.
+fn suggest(underlay: &Underlay) {
+    let (number, gateway) = (underlay.number(), underlay.gateway());
+    let (range, range6) = (format!("10.{number}.1.0/24"), underlay.subnet_v6().replace("::/64", "::1:0/112"));
     eprintln!("try next:");
-    eprintln!("  kubectl get nodes -o wide");
-    eprintln!("  kubectl create deployment web --image {} --replicas 6", berth_cluster::BUSYBOX);
+    eprintln!("  kubectl apply -f - <<'  END'");
+    eprintln!("  apiVersion: berth.io/v1alpha1");
+    eprintln!("  kind: IPPool");
+    eprintln!("  metadata: {{name: blue}}");
+    eprintln!("  spec: {{ranges: [{range}], prefixLength: 16, gateway: {gateway}, routes: [{{dst: 0.0.0.0/0}}]}}");
+    eprintln!("  ---");
+    eprintln!("  apiVersion: berth.io/v1alpha1");
+    eprintln!("  kind: IPPool");
+    eprintln!("  metadata: {{name: blue6}}");
+    eprintln!("  spec: {{ranges: ['{range6}'], prefixLength: 64, gateway: none}}");
+    eprintln!("  END");
+    eprintln!("  kubectl create deployment web --image {BUSYBOX} --replicas 6");
     eprintln!("  kubectl get pods -o wide");
+    eprintln!("  kubectl get pools,ipblocks");
+    eprintln!("  kubectl logs -n {} daemonset/berth-agent", berth::NAMESPACE);
 }
 
 fn wait(signals: &mut Signals) -> Result<()> {

@@ -3,11 +3,9 @@
 use crate::{dist, sh};
 use anyhow::{Result, ensure};
 use berth_cluster::Image;
+use berth_cluster::berth::IMAGE as NAME;
 use std::fs;
 use std::path::PathBuf;
-
-/// What the image is called where it is imported.
-pub(crate) const NAME: &str = "berth.test/berth:dev";
 
 /// Writes the image to target/dist and says what is in it.
 pub(crate) fn run() -> Result<()> {

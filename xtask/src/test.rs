@@ -4,7 +4,7 @@ use crate::elf::Binary;
 use crate::generate;
 use crate::packages::{self, NODE_PACKAGES, PACKAGES};
 use crate::steps::{self, Outcome, Step};
-use crate::{dist, lint, sh};
+use crate::{dist, image, lint, sh};
 use anyhow::{Result, ensure};
 use berth_cluster::tools;
 use clap::ValueEnum;
@@ -68,6 +68,7 @@ impl Part {
                 Step { name: "Debian packages of nodes", run: install_for_nodes },
                 Step { name: "Kubernetes, built or in the cache", run: kubernetes },
                 Step { name: "nodes", run: nodes },
+                Step { name: "Berth on nodes", run: berth_on_nodes },
             ],
         }
     }
@@ -80,7 +81,10 @@ fn install() -> Result<Outcome> {
 fn unit() -> Result<Outcome> {
     // What has a part of its own is left out.
     let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "--no-fail-fast", "--exclude", "berth-e2e"]);
-    sh::run(cargo.args(["--exclude", "berth-cluster"]))?;
+    for own in ["berth-cluster", "berth-e2e-cluster", "berth-e2e-nodes"] {
+        cargo.args(["--exclude", own]);
+    }
+    sh::run(&mut cargo)?;
     Ok(Outcome::Passed)
 }
 
@@ -107,7 +111,7 @@ fn conformance_of_host_local() -> Result<Outcome> {
 
 fn conformance_of_berth() -> Result<Outcome> {
     let host_local = installed_as_host_local(&dist::plugin()?)?;
-    let berth = dist::daemon()?;
+    let berth = dist::quick_daemon()?;
     let (host_local, berth) = (host_local.to_string_lossy(), berth.to_string_lossy());
     let mut args = vec!["--plugin", &host_local, "--as", "berth", "--berth", &berth];
     if Path::new(HOST_LOCAL).exists() {
@@ -165,6 +169,9 @@ fn control_plane() -> Result<Outcome> {
         "--test",
         "control_plane",
     ]))?;
+    // Each test has an API server of its own; more than two at a time only wait for each other.
+    let agents = ["test", "--package", "berth-e2e-cluster", "--no-fail-fast"];
+    sh::run(sh::cargo(&agents).args(["--", "--test-threads", "2"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -172,5 +179,13 @@ fn control_plane() -> Result<Outcome> {
 fn nodes() -> Result<Outcome> {
     let args = ["test", "--package", "berth-cluster", "--no-fail-fast", "--test", "nodes"];
     sh::run(sh::cargo(&args).args(["--", "--nocapture", "--test-threads", "1"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Berth on real nodes, from its manifests and its image.
+fn berth_on_nodes() -> Result<Outcome> {
+    let image = image::build()?;
+    let mut cargo = sh::cargo(&["test", "--package", "berth-e2e-nodes", "--no-fail-fast"]);
+    sh::run(cargo.args(["--", "--nocapture", "--test-threads", "1"]).env("BERTH_IMAGE", image))?;
     Ok(Outcome::Passed)
 }

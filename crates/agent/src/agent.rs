@@ -1,24 +1,27 @@
 //! Who asks for what: the pod behind an ADD, and what it is to get.
 
+use crate::sticky::Note;
 use crate::store::ClusterStore;
 use berth_core::addr::Cidr;
 use berth_core::error::Error;
-use berth_core::ipam::{Group, Request as CoreRequest};
+use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
-use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
+use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod, Routes};
 use berth_dialects::{Lowered, lower};
 use berth_door::Service;
 use berth_door::door::before_waiting;
-use berth_door::words::{self, Finish, Host, Planned, groups};
+use berth_door::words::{self, Host, Planned, groups};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
+use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
 use berth_server::Metrics;
 use berth_wire::cni;
 use berth_wire::protocol::{AddRequest, Request, Response, StatusRequest};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The agent of one node.
@@ -27,10 +30,13 @@ pub struct Agent {
     pub(crate) objects: Objects,
     pub(crate) pods: Pods,
     pub(crate) places: Places,
+    pub(crate) endpoints: Endpoints,
     pub(crate) node: String,
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
     pub(crate) metrics: Metrics,
+    /// Pools that had nothing left for a pod of this node.
+    pub(crate) short_of: Mutex<BTreeSet<String>>,
 }
 
 impl Service for Agent {
@@ -45,16 +51,39 @@ impl Service for Agent {
 
 impl Host for Agent {
     type Store = ClusterStore;
+    type Note = Note;
 
     fn engine(&self) -> &Engine<ClusterStore> {
         &self.engine
     }
 
-    fn plan(&self, add: AddRequest) -> Result<Planned, Error> {
-        let mut interfaces = self.interfaces(add)?;
-        let routes = interfaces.first_mut().map(|first| std::mem::take(&mut first.routes));
-        let finish = routes.map(|routes| Box::new(move |outcome: &mut _| routes.apply(outcome)) as Finish);
-        Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), finish })
+    fn plan(&self, add: AddRequest) -> Result<Planned<Note>, Error> {
+        let (network, ifname) = (add.attachment.network.clone(), add.attachment.ifname.clone());
+        let (pod, mut interfaces) = self.interfaces(add)?;
+        let mut note = Note { pod, ifname, network, routes: Routes::default(), claim: None };
+        for (place, interface) in interfaces.iter_mut().enumerate() {
+            match interface.claim.clone() {
+                Some(claim) => {
+                    let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
+                    if let Lowered::Claim(claim) = lower(&object)? {
+                        interface.bind(&claim)?;
+                    }
+                    let bound = self.recall_claim(&claim.namespace, &claim.name)?;
+                    if place == 0 {
+                        note.claim = Some(bound);
+                    }
+                }
+                None => self.recall(&note.pod, interface)?,
+            }
+        }
+        if let Some(first) = interfaces.first_mut() {
+            note.routes = std::mem::take(&mut first.routes);
+        }
+        Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), note })
+    }
+
+    fn finish(&self, note: Note, outcome: &mut Outcome) -> Result<(), Error> {
+        self.settle(note, outcome)
     }
 
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {
@@ -69,14 +98,20 @@ impl Host for Agent {
         served.map(|()| Response::Done).map_err(unavailable)
     }
 
+    fn refused(&self, error: &Error) {
+        if let Error::PoolExhausted { pools, .. } = error {
+            self.short_of.lock().unwrap_or_else(PoisonError::into_inner).extend(pools.iter().cloned());
+        }
+    }
+
     fn observe(&self, verb: &'static str, ok: bool, took: Duration) {
         self.metrics.observe(verb, ok, took);
     }
 }
 
 impl Agent {
-    /// What the interfaces of an ADD are to get, the one asked about first.
-    pub(crate) fn interfaces(&self, add: AddRequest) -> Result<Vec<Interface>, Error> {
+    /// The pod of an ADD, and what its interfaces are to get, the one asked about first.
+    pub(crate) fn interfaces(&self, add: AddRequest) -> Result<(Arc<Pod>, Vec<Interface>), Error> {
         let asked = add.pod.clone();
         let pod = match &asked {
             Some(pod) => self.pod(&pod.namespace, &pod.name, pod.uid.as_deref())?,
@@ -96,16 +131,8 @@ impl Agent {
             interface: &interface,
             others: &[],
         };
-        let mut interfaces = pod::plan(&asked)?.interfaces;
-        for interface in &mut interfaces {
-            if let Some(claim) = interface.claim.clone() {
-                let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
-                if let Lowered::Claim(claim) = lower(&object)? {
-                    interface.bind(&claim)?;
-                }
-            }
-        }
-        Ok(interfaces)
+        let interfaces = pod::plan(&asked)?.interfaces;
+        Ok((pod, interfaces))
     }
 
     /// The pod that the runtime means. One that is gone gets nothing: its address would be nobody's.
@@ -114,7 +141,7 @@ impl Agent {
             return Ok(pod);
         }
         before_waiting();
-        let found = self.pods.read(namespace, name, uid).map_err(unreachable)?;
+        let found = self.pods.read(namespace, name, uid).map_err(|error| unreachable(&error))?;
         found.ok_or_else(|| Error::Invalid {
             field: "K8S_POD_NAME".to_owned(),
             reason: format!("pod {namespace}/{name} {} is gone", uid.map(|uid| format!("({uid})")).unwrap_or_default()),
@@ -126,7 +153,7 @@ impl Agent {
             Some(place) => place,
             None => {
                 before_waiting();
-                self.places.read_namespace(name).map_err(unreachable)?
+                self.places.read_namespace(name).map_err(|error| unreachable(&error))?
             }
         };
         Ok(Namespace { labels: place.labels.clone(), annotations: place.annotations.clone() })
@@ -162,7 +189,7 @@ fn attached(add: AddRequest) -> Attached {
     }
 }
 
-pub(crate) fn unreachable(error: CallError) -> Error {
+pub(crate) fn unreachable(error: &CallError) -> Error {
     match error.status() {
         Some(_) => Error::Store(error.to_string()),
         None => Error::Unreachable(error.to_string()),

@@ -3,23 +3,33 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`agent`] | who asks for what: the pod behind an ADD, and what it is to get |
+//! | [`sticky`] | holders that come back, also on another node |
 //! | [`store`] | two places for blocks: the API server for shared pools, a journal for what this node leases |
 //! | [`leases`] | which blocks this node has leased |
 //! | [`flush`] | what the journal has and the API server does not yet |
+//! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
 //! | [`networks`] | the networks this node is in |
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`explain`] | the whole decision about a pod, for people |
+//! | [`check`] | whether blocks and pods tell the same story |
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod check;
+mod explain;
 mod flush;
 mod health;
 mod leases;
 mod networks;
 mod run;
+mod scarcity;
+mod sticky;
 mod store;
 mod sweep;
 
 pub use agent::Agent;
+pub use check::check_cluster;
+pub use explain::explain_pod;
 pub use run::{AgentOptions, run, serve};
 pub use store::ClusterStore;

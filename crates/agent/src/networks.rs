@@ -18,7 +18,7 @@ pub(crate) fn of_node() -> Vec<Cidr> {
 fn v4(table: &str) -> Vec<Cidr> {
     let row = |line: &str| {
         let columns: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| u32::from_str_radix(columns.get(at)?, 16).ok().map(u32::from_ne_bytes_of);
+        let number = |at: usize| u32::from_str_radix(columns.get(at)?, 16).ok().map(from_network_order);
         let (destination, gateway, mask) = (number(1)?, number(2)?, number(7)?);
         let len = u8::try_from(mask.leading_ones()).ok()?;
         (gateway == 0 && len > 0).then(|| Cidr::containing(IpAddr::V4(Ipv4Addr::from_bits(destination)), len))
@@ -26,15 +26,9 @@ fn v4(table: &str) -> Vec<Cidr> {
     table.lines().skip(1).filter_map(row).collect()
 }
 
-trait NetworkOrder {
-    fn from_ne_bytes_of(self) -> u32;
-}
-
-impl NetworkOrder for u32 {
-    /// The kernel prints an address that is in network order as if it were a number of the machine.
-    fn from_ne_bytes_of(self) -> u32 {
-        u32::from_be_bytes(self.to_ne_bytes())
-    }
+/// The kernel prints an address that is in network order as if it were a number of the machine.
+const fn from_network_order(printed: u32) -> u32 {
+    u32::from_be_bytes(printed.to_ne_bytes())
 }
 
 /// Addresses: 32 hexadecimal digits, interface number, prefix length, scope, flags, name.

@@ -3,10 +3,11 @@
 use crate::agent::Agent;
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{flush, health, networks};
+use crate::{flush, health, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
+use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
@@ -19,8 +20,8 @@ use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -167,7 +168,18 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     }
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
     let (cidrs, metrics) = (networks::of_node(), Metrics::new());
-    let agent = Agent { engine, objects, pods, places, node: node.clone(), cidrs, metrics };
+    let endpoints = Endpoints::new(cluster);
+    let agent = Agent {
+        engine,
+        objects,
+        pods,
+        places,
+        endpoints,
+        node: node.clone(),
+        cidrs,
+        metrics,
+        short_of: Mutex::default(),
+    };
     Ok(Some(Opened { agent: Arc::new(agent), booted, version }))
 }
 
@@ -202,10 +214,12 @@ fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration,
             agent.engine.configure(config);
             version = current;
         }
+        scarcity::open_wanted(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
             flush::flush(agent, flush::AT_MOST_EVERY);
+            scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);
             if let Err(error) = agent.engine.with_store(|store| store.journal().compact_if_worthwhile(&name)) {

@@ -32,14 +32,11 @@ impl Sweep {
                 .map(|holder| holder.uid)
                 .collect()
         });
-        if holders.is_empty() {
-            self.missing.clear();
-            return;
-        }
         let living: HashSet<String> = match agent.pods.living() {
             Ok(living) => living.into_iter().collect(),
             Err(error) => return debug!(%error, "cannot tell which pods live; nothing is freed"),
         };
+        agent.forget_endpoints(&living);
         self.missing.retain(|uid, _| holders.contains(uid) && !living.contains(uid));
         let now = Instant::now();
         for uid in holders.difference(&living) {

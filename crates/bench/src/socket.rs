@@ -8,7 +8,7 @@ use std::io::BufReader;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How many leases a connection holds at a time, so that addresses of different connections meet.
@@ -24,7 +24,7 @@ struct Seen {
 
 /// Drives the daemon and prints one row.
 pub(crate) fn report(path: &Path, pool: Option<&str>, connections: usize, seconds: u64) -> Result<()> {
-    let live = Mutex::new(HashSet::new());
+    let live: Live = std::array::from_fn(|_| Mutex::new(HashSet::new()));
     let end = Instant::now() + Duration::from_secs(seconds);
     let start = Instant::now();
     let seen: Vec<Seen> = std::thread::scope(|scope| {
@@ -51,7 +51,18 @@ struct Client<'a> {
     path: &'a Path,
     pool: Option<&'a str>,
     n: usize,
-    live: &'a Mutex<HashSet<IpAddr>>,
+    live: &'a Live,
+}
+
+/// Every address that somebody has, in parts so that clients do not wait for each other.
+type Live = [Mutex<HashSet<IpAddr>>; 64];
+
+fn part(live: &Live, address: IpAddr) -> Result<MutexGuard<'_, HashSet<IpAddr>>> {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    live[usize::from(last) % live.len()].lock().map_err(|_| anyhow::anyhow!("a client panicked"))
 }
 
 impl Client<'_> {
@@ -97,20 +108,17 @@ impl Client<'_> {
         let Response::Ok(result) = call(stream, Op::Add(add))? else { bail!("ADD was answered as if it were not one") };
         let addresses: Vec<IpAddr> = result.ips.iter().map(|ip| ip.address).collect();
         ensure!(!addresses.is_empty(), "ADD gave no address");
-        let mut live = self.live.lock().map_err(|_| anyhow::anyhow!("a client panicked"))?;
         for &address in &addresses {
-            ensure!(live.insert(address), "{address} was given out twice");
+            ensure!(part(self.live, address)?.insert(address), "{address} was given out twice");
         }
         Ok(addresses)
     }
 
     fn del(&self, stream: &mut BufReader<UnixStream>, attachment: Attachment, addresses: &[IpAddr]) -> Result<()> {
         // Out of the set first: from the moment the daemon has the request, another may get the address.
-        let mut live = self.live.lock().map_err(|_| anyhow::anyhow!("a client panicked"))?;
-        for address in addresses {
-            live.remove(address);
+        for &address in addresses {
+            part(self.live, address)?.remove(&address);
         }
-        drop(live);
         call(stream, Op::Del(attachment)).map(|_| ())
     }
 }

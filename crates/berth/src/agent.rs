@@ -1,8 +1,8 @@
-//! `berth agent`: the node agent with the options of the command line.
+//! What needs the cluster's API: `berth agent`, `berth explain pod`, `berth check --kubeconfig`.
 
 use crate::serve::log_format;
 use berth_agent::AgentOptions;
-use berth_cli::args::AgentArgs;
+use berth_cli::args::{AgentArgs, CheckArgs, ExplainPodArgs};
 use berth_cli::ui::Ui;
 use berth_kube::Connect;
 use std::time::Duration;
@@ -20,6 +20,28 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
     };
     match berth_agent::run(&options) {
         Ok(()) => 0,
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+pub(crate) fn explain(args: &ExplainPodArgs, ui: &mut Ui) -> u8 {
+    let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
+    let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: None };
+    match berth_agent::explain_pod(&connect, namespace, name, &args.interface) {
+        Ok(answer) => berth_cli::explain(answer, args, ui),
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+pub(crate) fn check(args: &CheckArgs, ui: &mut Ui) -> u8 {
+    match berth_agent::check_cluster(&Connect { kubeconfig: args.kubeconfig.clone(), server: None }) {
+        Ok(answer) => berth_cli::check(answer, args, ui),
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);
             1

@@ -4,7 +4,7 @@ mod agent;
 mod generate;
 mod serve;
 
-use berth_cli::args::Command;
+use berth_cli::args::{ClientCommand, Command, ExplainArgs, ExplainWhat};
 use berth_cli::ui::Ui;
 use std::process::ExitCode;
 
@@ -12,6 +12,10 @@ fn main() -> ExitCode {
     let cli = berth_cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let mut ui = Ui::of_process(&cli.global);
     ExitCode::from(match &cli.command {
+        Command::Client(ClientCommand::Explain(ExplainArgs { what: Some(ExplainWhat::Pod(args)), .. })) => {
+            agent::explain(args, &mut ui)
+        }
+        Command::Client(ClientCommand::Check(args)) if args.kubeconfig.is_some() => agent::check(args, &mut ui),
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),

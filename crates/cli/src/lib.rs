@@ -66,6 +66,16 @@ pub fn print(document: &str, ui: &mut Ui) -> u8 {
     exit_code(ui.line(document.trim_end()), ui)
 }
 
+/// Prints how something was decided, in the form that the daemon's API has. Returns the exit code.
+pub fn explain(answer: serde_json::Value, args: &args::ExplainPodArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::explain::print(answer, args.output.format, ui), ui)
+}
+
+/// Prints what a check found, in the form that the daemon's API has. Returns the exit code.
+pub fn check(answer: serde_json::Value, args: &args::CheckArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::check::print(answer, args, ui), ui)
+}
+
 fn exit_code(result: Result<()>, ui: &mut Ui) -> u8 {
     match result {
         Ok(()) => 0,

@@ -8,6 +8,7 @@
 //! | [`tools`] | the programs, built once from pinned Go modules into a cache |
 //! | [`control_plane`] | etcd and the API server, with or without controllers and scheduler; up in seconds |
 //! | [`cluster`] | a control plane and nodes that run pods |
+//! | [`berth`] | Berth, installed on it from its manifests |
 //! | [`node`] | a machine of its own, as far as Kubernetes can tell: containerd and a kubelet in namespaces |
 //! | [`underlay`] | the network that nodes are in |
 //! | [`image`] | container images without a builder |
@@ -16,6 +17,7 @@
 //!
 //! Everything blocks: a test that wants other things to happen meanwhile has threads, and no runtime is forced upon it.
 
+pub mod berth;
 mod certificates;
 mod cgroups;
 pub mod cluster;

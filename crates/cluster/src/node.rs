@@ -14,7 +14,7 @@ use crate::control_plane::ControlPlane;
 use crate::error::{Context, Error, Result, make_dir, write};
 use crate::node_files;
 use crate::process::{Process, mortal, only_child, output, run, until};
-use crate::sandbox;
+use crate::sandbox::{self, Sandbox};
 use crate::tools::Tool;
 use crate::underlay::Underlay;
 use rustix::process::{Pid, Signal, kill_process};
@@ -230,10 +230,31 @@ impl Node {
     /// # Errors
     /// If no such pod runs here.
     pub fn in_pod(&self, namespace: &str, name: &str, words: &[&str]) -> Result<Output> {
-        let found = sandbox::find(&self.dir.join(TASKS).join("k8s.io"), namespace, name)?;
-        let netns =
-            found.ok_or_else(|| Error::Invalid(format!("{}: no pod {namespace}/{name} runs here", self.name)))?;
+        let netns = self.sandbox(namespace, name)?.netns;
         output(self.command("nsenter").arg(format!("--net={netns}")).arg("--").args(words))
+    }
+
+    /// Kills the process that holds a pod's namespaces. The kubelet then makes the pod again: another container for the
+    /// runtime and its plugins, the same pod for Kubernetes.
+    ///
+    /// # Errors
+    /// If no such pod runs here.
+    pub fn kill_sandbox(&self, namespace: &str, name: &str) -> Result<()> {
+        let pid = self.sandbox(namespace, name)?.pid()?;
+        run(self.command("kill").args(["-KILL", &pid.to_string()])).map(drop)
+    }
+
+    /// The path of a pod's network namespace on the node; another one after the sandbox was made again.
+    ///
+    /// # Errors
+    /// If no such pod runs here.
+    pub fn pod_netns(&self, namespace: &str, name: &str) -> Result<String> {
+        Ok(self.sandbox(namespace, name)?.netns)
+    }
+
+    fn sandbox(&self, namespace: &str, name: &str) -> Result<Sandbox> {
+        let found = sandbox::find(&self.dir.join(TASKS).join("k8s.io"), namespace, name)?;
+        found.ok_or_else(|| Error::Invalid(format!("{}: no pod {namespace}/{name} runs here", self.name)))
     }
 
     /// Cuts the power, and waits until the lights are out: the first process is gone only after all others are. The

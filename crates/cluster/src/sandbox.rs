@@ -1,4 +1,4 @@
-//! Which network namespace is a pod's.
+//! Which sandbox is a pod's: its network namespace, and the process that holds it.
 //!
 //! Asked of the files that containerd keeps for its shims, not of its API: a test that has stopped containerd may ask
 //! too, and what the runtime was told is what there is.
@@ -7,10 +7,28 @@ use crate::error::{Context, Error, Result};
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The path of a pod's network namespace, as the node sees it. `tasks` has a directory for each container.
-pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<String>> {
+/// A pod's sandbox.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sandbox {
+    /// The path of its network namespace, as the node sees it.
+    pub(crate) netns: String,
+    /// Where containerd keeps it.
+    dir: PathBuf,
+}
+
+impl Sandbox {
+    /// Its process, as the node counts.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        let path = self.dir.join("init.pid");
+        let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
+        text.trim().parse().map_err(|_| Error::Invalid(format!("{}: {text:?} is no process", path.display())))
+    }
+}
+
+/// The sandbox of a pod. `tasks` has a directory for each container.
+pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<Sandbox>> {
     let entries = fs::read_dir(tasks).context(|| format!("cannot read {}", tasks.display()))?;
     let mut found = None;
     for entry in entries.flatten() {
@@ -26,9 +44,9 @@ pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<S
         let netns = spec["linux"]["namespaces"].as_array().into_iter().flatten();
         let netns = netns.filter(|it| it["type"] == "network").find_map(|it| it["path"].as_str().map(str::to_owned));
         // A pod of the host's network has none, and of two sandboxes the newer one is the pod's.
-        found = netns.map(|netns| (changed, netns)).max(found);
+        found = netns.map(|netns| (changed, Sandbox { netns, dir: entry.path() })).max(found);
     }
-    Ok(found.map(|(_, netns)| netns))
+    Ok(found.map(|(_, sandbox)| sandbox))
 }
 
 /// The addresses that `ip -json addr` printed, without loopback and link-local ones.
@@ -68,7 +86,9 @@ mod tests {
             fs::create_dir(dir.path().join(id)).unwrap();
             fs::write(dir.path().join(id).join("config.json"), spec.to_string()).unwrap();
         }
-        assert_eq!(find(dir.path(), "default", "web").unwrap().as_deref(), Some("/run/netns/a"));
+        fs::write(dir.path().join("a/init.pid"), "17").unwrap();
+        let found = find(dir.path(), "default", "web").unwrap().unwrap();
+        assert_eq!((&*found.netns, found.pid().unwrap()), ("/run/netns/a", 17));
         assert_eq!(find(dir.path(), "kube-system", "web").unwrap(), None);
     }
 }

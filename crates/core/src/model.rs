@@ -26,6 +26,8 @@ pub struct Lending {
     pub block_len: u8,
     /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
     pub strict: bool,
+    /// How many leases a node may have; beyond, it borrows.
+    pub most: Option<u32>,
 }
 
 /// In which order free addresses are picked.
@@ -154,6 +156,8 @@ pub struct Pool {
     pub sticky: Option<StickyPolicy>,
     /// Set if nodes lease runs of it.
     pub lending: Option<Lending>,
+    /// Whether every pod with an address of it gets an IPEndpoint object, not only those that come back for it.
+    pub endpoint_objects: bool,
 }
 
 impl Pool {
@@ -184,6 +188,7 @@ impl Pool {
             quota: Quota::default(),
             sticky: None,
             lending: None,
+            endpoint_objects: false,
         }
     }
 

@@ -57,7 +57,7 @@ fn every_set_of_ranges_must_have_an_address_left() {
 
 #[test]
 fn what_is_lent_to_others_is_not_there_in_a_strict_pool() {
-    let lending = Some(Lending { block_len: 30, strict: true });
+    let lending = Some(Lending { block_len: 30, strict: true, most: None });
     let mut ipam = ipam([Pool { lending, ..whole("p", &["10.0.0.0/29"]) }]);
     for node in ["a", "b"] {
         ipam.lend("p", node, NOW, &mut Entropy(1)).unwrap();

@@ -9,7 +9,7 @@ use common::*;
 use std::collections::BTreeSet;
 
 fn lending(ranges: &[&str], block_len: u8, strict: bool) -> Pool {
-    Pool { lending: Some(Lending { block_len, strict }), ..whole("p", ranges) }
+    Pool { lending: Some(Lending { block_len, strict, most: None }), ..whole("p", ranges) }
 }
 
 fn add_on(ipam: &mut Ipam, id: &str, node: &str) -> Result<String, Error> {
@@ -120,4 +120,75 @@ fn requests_do_not_see_the_pool_of_leases() {
     add(&mut ipam, container("c"), from(&["*"])).unwrap();
     assert_eq!(ipam.leases("p"), [], "who names no node needs no lease");
     assert!(matches!(add(&mut ipam, container("d"), from(&["p/leases"])), Err(Error::UnknownPoolType { .. })));
+}
+
+/// A node of a cluster, which knows only what the blocks say that it has seen.
+fn among_others(pool: Pool) -> Ipam {
+    let mut ipam = Ipam::among_others(7);
+    ipam.configure(config([pool]));
+    ipam
+}
+
+/// What is free in another's lease only the lessee knows: among others nobody takes from it, not even by name.
+#[test]
+fn among_others_a_lease_is_the_lessees_alone() {
+    let mut ipam = among_others(lending(&["10.0.0.0/29"], 30, false));
+    add_on(&mut ipam, "a0", "a").unwrap();
+    add_on(&mut ipam, "b0", "b").unwrap();
+    for n in 1..4 {
+        add_on(&mut ipam, &format!("a{n}"), "a").unwrap();
+    }
+    assert!(
+        matches!(add_on(&mut ipam, "a4", "a"), Err(Error::PoolExhausted { .. })),
+        "b has three free, which are b's"
+    );
+    let theirs = ipam.leases("p").into_iter().find(|lease| lease.node == "b").unwrap();
+    let last = theirs.prefix.range().last();
+    let mut wanted = request(container("a5"), vec![Group { addresses: vec![last], ..Group::default() }]);
+    wanted.subject.node = "a".into();
+    let refused = ipam.allocate(&wanted, NOW, &mut Entropy(1));
+    assert!(matches!(&refused, Err(Error::AddressReserved { reason, .. }) if reason.contains("\"b\"")), "{refused:?}");
+    wanted.subject.node = "b".into();
+    assert!(ipam.allocate(&wanted, NOW, &mut Entropy(1)).is_ok());
+}
+
+/// A lease that is opened is everybody's, with what is in use in it; nobody leases it again.
+#[test]
+fn an_opened_lease_serves_everybody() {
+    let mut ipam = among_others(lending(&["10.0.0.0/29"], 30, false));
+    let first = add_on(&mut ipam, "a0", "a").unwrap();
+    let lease = ipam.leases("p").remove(0);
+    ipam.open_lease(&lease, NOW).unwrap();
+    assert!(ipam.leases("p").is_empty());
+    // One run is left to be leased; then single addresses of the open one.
+    let given: BTreeSet<String> = (0..7).map(|n| add_on(&mut ipam, &format!("b{n}"), "b").unwrap()).collect();
+    assert_eq!(given.len(), 7);
+    assert!(!given.contains(&first), "what is in use stays in use");
+    assert_eq!(nodes(&ipam).len(), 1);
+    assert!(matches!(add_on(&mut ipam, "b7", "b"), Err(Error::PoolExhausted { .. })));
+    assert!(ipam.open_lease(&lease, NOW).is_err(), "it is no lease any more");
+}
+
+/// What is too small for a lease is never lost.
+#[test]
+fn the_fringe_of_a_range_serves_everybody() {
+    let mut ipam = among_others(lending(&["10.0.0.2-10.0.0.9"], 30, false));
+    let given: BTreeSet<String> = (0..8).map(|n| add_on(&mut ipam, &format!("c{n}"), "a").unwrap()).collect();
+    assert_eq!(given.len(), 8);
+    assert_eq!(nodes(&ipam).len(), 1, "one whole run, two halves");
+}
+
+/// A node that has all the leases it may have still gets addresses, as from a shared pool.
+#[test]
+fn a_node_at_its_cap_borrows() {
+    let pool = lending(&["10.0.0.0/28"], 30, false);
+    let capped = Lending { block_len: 30, strict: false, most: Some(1) };
+    let mut ipam = among_others(Pool { lending: Some(capped), ..pool.clone() });
+    let given: BTreeSet<String> = (0..16).map(|n| add_on(&mut ipam, &format!("c{n}"), "a").unwrap()).collect();
+    assert_eq!(given.len(), 16);
+    assert_eq!(nodes(&ipam).len(), 1, "the rest is open to everybody");
+    let strict = Lending { strict: true, ..capped };
+    let mut ipam = among_others(Pool { lending: Some(strict), ..pool });
+    let served = (0..16).filter(|n| add_on(&mut ipam, &format!("c{n}"), "a").is_ok()).count();
+    assert_eq!(served, 4);
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// What one look at a connection gave.
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, and nearly all are requests")]
 pub(crate) enum Turn {
     /// A whole request.
     Request(Request),
@@ -26,6 +27,8 @@ pub(crate) struct Connection {
     refusal: Option<cni::Error>,
     /// What has arrived of the next request, maybe with some of the one behind it.
     arrived: Vec<u8>,
+    /// Whether everything was read that had come when it was last looked at.
+    drained: bool,
     /// When it last said something.
     pub(crate) heard: Instant,
 }
@@ -33,7 +36,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(stream: UnixStream, refusal: Option<cni::Error>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, refusal, arrived: Vec::new(), heard: Instant::now() })
+        Ok(Self { stream, refusal, arrived: Vec::new(), drained: true, heard: Instant::now() })
     }
 
     /// The next request, if it is here.
@@ -51,8 +54,14 @@ impl Connection {
             }
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Turn::Closed,
-                Ok(read) => self.arrived.extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Waiting,
+                Ok(read) => {
+                    self.drained = read < chunk.len();
+                    self.arrived.extend_from_slice(&chunk[..read]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.drained = true;
+                    return Turn::Waiting;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Turn::Closed,
             }
@@ -70,9 +79,9 @@ impl Connection {
         request.map(Some)
     }
 
-    /// Whether something of the next request is here already.
+    /// Whether something of the next request may be here already.
     pub(crate) const fn has_more(&self) -> bool {
-        !self.arrived.is_empty()
+        !self.arrived.is_empty() || !self.drained
     }
 
     /// Sends an answer. A client that asks on and on without reading is hung up on: nobody waits for it.

@@ -12,9 +12,11 @@ use crate::Service;
 use crate::connection::{Connection, Turn};
 use berth_wire::cni;
 use berth_wire::protocol::{Request, Response};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -45,11 +47,19 @@ pub struct Door {
     listener: UnixListener,
     epoll: OwnedFd,
     service: Arc<dyn Service>,
-    clients: Mutex<HashMap<u64, Connection>>,
+    clients: Mutex<Clients>,
     numbers: AtomicU64,
     crew: Mutex<Crew>,
     relieved: Condvar,
     stopping: AtomicBool,
+}
+
+/// The clients nobody attends to just now.
+#[derive(Default)]
+struct Clients {
+    waiting: HashMap<u64, Connection>,
+    /// Those who said something while they were attended to. The kernel tells of it once only.
+    missed: HashSet<u64>,
 }
 
 /// Who does what.
@@ -200,7 +210,7 @@ impl Door {
             }
             if swept.elapsed() > PATIENCE / 6 {
                 swept = Instant::now();
-                lock(&self.clients).retain(|_, client| client.heard.elapsed() < PATIENCE);
+                lock(&self.clients).waiting.retain(|_, client| client.heard.elapsed() < PATIENCE);
             }
             let heard = std::mem::take(&mut eager).into_iter().chain(events.drain(..).map(|event| event.data.u64()));
             eager = self.attend(heard);
@@ -211,34 +221,33 @@ impl Door {
     fn attend(self: &Arc<Self>, numbers: impl Iterator<Item = u64>) -> Vec<u64> {
         let mut asking: Vec<(u64, Connection)> = Vec::with_capacity(TOGETHER);
         let mut requests: Vec<Request> = Vec::with_capacity(TOGETHER);
+        let mut eager = Vec::new();
         for number in numbers {
             if number == LISTENER {
                 self.accept();
                 continue;
             }
-            let Some(mut client) = lock(&self.clients).remove(&number) else { continue };
+            let Some(mut client) = self.summon(number) else { continue };
             match client.turn() {
                 Turn::Request(request) => {
                     asking.push((number, client));
                     requests.push(request);
                 }
-                Turn::Waiting => self.wait_for(number, client, true),
-                Turn::Closed => {}
+                Turn::Waiting => eager.extend(self.dismiss(number, client)),
+                Turn::Closed => self.forget(number),
                 Turn::Refused(error) => {
                     let _ = client.answer(&Response::Error(error));
+                    self.forget(number);
                 }
             }
         }
-        let mut eager = Vec::new();
         let answers = self.service.answer_all(requests);
         for ((number, mut client), response) in asking.into_iter().zip(answers) {
             if let Err(error) = client.answer(&response) {
                 debug!(%error, "a client of the socket went away");
-            } else if client.has_more() {
-                lock(&self.clients).insert(number, client);
-                eager.push(number);
+                self.forget(number);
             } else {
-                self.wait_for(number, client, true);
+                eager.extend(self.dismiss(number, client));
             }
         }
         eager
@@ -256,34 +265,51 @@ impl Door {
                     return thread::sleep(Duration::from_millis(50));
                 }
             };
-            let clients = lock(&self.clients).len();
+            let clients = lock(&self.clients).waiting.len();
             let refusal = admit(&stream).err().or_else(|| (clients >= MAX_CLIENTS).then(crowded));
             match Connection::new(stream, refusal) {
                 // Even to be refused one has to wait for one's turn, and there is no room for that either.
                 Ok(_) if clients >= 2 * MAX_CLIENTS => {}
-                Ok(client) => self.wait_for(self.numbers.fetch_add(1, Ordering::Relaxed), client, false),
+                Ok(client) => self.welcome(client),
                 Err(error) => warn!(%error, "cannot serve a client of the socket"),
             }
         }
     }
 
-    /// Comes back to a client when it says something.
-    fn wait_for(&self, number: u64, client: Connection, known: bool) {
-        // The next thread to watch must find it in the map.
+    /// Listens to a client from now on.
+    fn welcome(&self, client: Connection) {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut clients = lock(&self.clients);
-        let client = clients.entry(number).insert_entry(client);
-        // Once: whoever hears it has it alone.
-        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT;
-        let data = EventData::new_u64(number);
-        let stream = &client.get().stream;
-        let armed = match known {
-            true => epoll::modify(&self.epoll, stream, data, flags),
-            false => epoll::add(&self.epoll, stream, data, flags),
-        };
-        if let Err(error) = armed {
+        let client = clients.waiting.entry(number).insert_entry(client);
+        // Told once for whatever comes, and not again while it is unread: one call less for each request.
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        if let Err(error) = epoll::add(&self.epoll, &client.get().stream, EventData::new_u64(number), flags) {
             warn!(%error, "cannot wait for a client of the socket");
             client.remove();
         }
+    }
+
+    /// Attends to a client; `None` if another thread does, which will look again.
+    fn summon(&self, number: u64) -> Option<Connection> {
+        let mut clients = lock(&self.clients);
+        let client = clients.waiting.remove(&number);
+        if client.is_none() {
+            clients.missed.insert(number);
+        }
+        client
+    }
+
+    /// Comes back to a client when it says something; at once, if it has.
+    fn dismiss(&self, number: u64, client: Connection) -> Option<u64> {
+        let more = client.has_more();
+        let mut clients = lock(&self.clients);
+        clients.waiting.insert(number, client);
+        (clients.missed.remove(&number) || more).then_some(number)
+    }
+
+    /// A client is gone.
+    fn forget(&self, number: u64) {
+        lock(&self.clients).missed.remove(&number);
     }
 }
 
@@ -304,9 +330,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Only root and the daemon's own user may ask, whatever the mode of the socket.
 fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
     let refuse = |msg: String| Err(cni::Error::new(cni::code::INVALID_ENVIRONMENT, msg));
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Ok(()),
-        Ok(peer) => refuse(format!("user {} may not use this socket; CNI plugins run as root", peer.uid.as_raw())),
+    // Not rustix: it takes the process ID for one that is never zero, and it is zero for a peer outside of the process
+    // namespace that we are in, which is every plugin if we are in a container.
+    match getsockopt(stream, PeerCredentials).map(|peer| peer.uid()) {
+        Ok(user) if user == 0 || user == rustix::process::geteuid().as_raw() => Ok(()),
+        Ok(user) => refuse(format!("user {user} may not use this socket; CNI plugins run as root")),
         Err(error) => refuse(format!("cannot tell who is asking: {error}")),
     }
 }

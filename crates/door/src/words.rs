@@ -12,21 +12,21 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Changes an answer before it goes out.
-pub type Finish = Box<dyn FnOnce(&mut Outcome) + Send>;
-
 /// What an ADD comes to.
-pub struct Planned {
+pub struct Planned<N> {
     /// What is asked for; the first is what is answered, the others are served along with it.
     pub requests: Vec<CoreRequest>,
-    /// What the answer still needs.
-    pub finish: Option<Finish>,
+    /// What [`Host::finish`] needs to know.
+    pub note: N,
 }
 
 /// What is particular to a daemon.
 pub trait Host: Send + Sync {
     /// Where its blocks are.
     type Store: BlockStore;
+
+    /// What it remembers of an ADD between planning and answering it.
+    type Note;
 
     /// Its allocator.
     fn engine(&self) -> &Engine<Self::Store>;
@@ -35,13 +35,24 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// If it cannot be served whatever is free.
-    fn plan(&self, add: AddRequest) -> Result<Planned, Error>;
+    fn plan(&self, add: AddRequest) -> Result<Planned<Self::Note>, Error>;
+
+    /// What is left to do when an ADD has got its addresses, before it is answered.
+    ///
+    /// # Errors
+    /// If it must not be answered; the runtime says DEL then.
+    fn finish(&self, note: Self::Note, outcome: &mut Outcome) -> Result<(), Error>;
 
     /// Answers STATUS.
     ///
     /// # Errors
     /// Why an ADD could not be served.
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error>;
+
+    /// An ADD was refused; what can be done about it, others are asked to do.
+    fn refused(&self, error: &Error) {
+        let _ = error;
+    }
 
     /// A request was answered.
     fn observe(&self, verb: &'static str, ok: bool, took: Duration);
@@ -51,14 +62,16 @@ pub trait Host: Send + Sync {
 pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
     let started = Instant::now();
     let mut calls: Vec<Call> = Vec::with_capacity(requests.len());
-    let prepared: Vec<Prepared> = requests.into_iter().map(|request| prepare(host, request, &mut calls)).collect();
+    let prepared: Vec<Prepared<H::Note>> =
+        requests.into_iter().map(|request| prepare(host, request, &mut calls)).collect();
     let mut done = host.engine().run_all(calls).into_iter();
-    let mut complete = |prepared: Prepared| {
+    let mut complete = |prepared: Prepared<H::Note>| {
         let (verb, result) = match prepared {
             Prepared::Answered(verb, result) => (verb, result),
-            Prepared::Called(verb, finish) => {
+            Prepared::Called(verb, note) => {
                 let done = done.next().unwrap_or_else(|| Err(Error::Store("no answer; try again".to_owned())));
-                (verb, done.map(|done| respond(done, finish)).map_err(|error| to_cni(&error)))
+                let answer = done.and_then(|done| respond(host, done, note)).inspect_err(|error| host.refused(error));
+                (verb, answer.map_err(|error| to_cni(&error)))
             }
         };
         host.observe(verb, result.is_ok(), started.elapsed());
@@ -73,14 +86,14 @@ pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
 }
 
 /// A request on its way.
-enum Prepared {
+enum Prepared<N> {
     /// Answered without the engine's help, or by a transaction of its own.
     Answered(&'static str, Result<Response, cni::Error>),
     /// Among the calls.
-    Called(&'static str, Option<Finish>),
+    Called(&'static str, Option<N>),
 }
 
-fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepared {
+fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepared<H::Note> {
     let stamp = Some(request.stamp);
     if request.v != protocol::VERSION {
         let msg = format!("protocol version {} is not spoken here, only {}", request.v, protocol::VERSION);
@@ -90,9 +103,9 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
     }
     match request.op {
         Op::Add(add) => match host.plan(add) {
-            Ok(Planned { requests, finish }) => {
+            Ok(Planned { requests, note }) => {
                 calls.push(Call::Add { requests, stamp });
-                Prepared::Called("add", finish)
+                Prepared::Called("add", Some(note))
             }
             Err(error) => Prepared::Answered("add", Err(to_cni(&error))),
         },
@@ -117,15 +130,13 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
     }
 }
 
-fn respond(done: Done, finish: Option<Finish>) -> Response {
+fn respond<H: Host>(host: &H, done: Done, note: Option<H::Note>) -> Result<Response, Error> {
     match done {
         Done::Given(mut outcome) => {
-            if let Some(finish) = finish {
-                finish(&mut outcome);
-            }
-            Response::Ok(result(outcome))
+            note.map_or(Ok(()), |note| host.finish(note, &mut outcome))?;
+            Ok(Response::Ok(result(outcome)))
         }
-        Done::Taken(_) => Response::Done,
+        Done::Taken(_) => Ok(Response::Done),
     }
 }
 

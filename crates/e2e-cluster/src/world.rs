@@ -76,10 +76,10 @@ impl World {
     /// If the server refuses them.
     pub fn nodes(&self, names: &[&str]) {
         let node = |name: &&str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        self.list(names.iter().map(node).collect());
+        self.list(&names.iter().map(node).collect::<Vec<_>>());
     }
 
-    fn list(&self, items: Vec<Value>) {
+    fn list(&self, items: &[Value]) {
         self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
     }
 
@@ -97,7 +97,7 @@ impl World {
                 "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]},
             })
         };
-        self.list(names.iter().map(pod).collect());
+        self.list(&names.iter().map(pod).collect::<Vec<_>>());
         let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{'\\n'}{end}";
         let selector = format!("--field-selector=spec.nodeName={node}");
         let listed = self.plane.kubectl_ok(&["get", "pods", &selector, "-o", path]).unwrap();
@@ -157,6 +157,15 @@ impl World {
             (name, item["spec"]["used"].as_u64().unwrap_or_default())
         };
         list["items"].as_array().unwrap().iter().map(row).collect()
+    }
+
+    /// Checks that blocks and pods tell the same story.
+    ///
+    /// # Panics
+    /// With what `berth check` found.
+    #[track_caller]
+    pub fn check(&self) {
+        succeed(Command::new(binaries::berth()).args(["check", "--kubeconfig"]).arg(self.plane.kubeconfig()));
     }
 
     /// How many addresses are in use, leases not counted.

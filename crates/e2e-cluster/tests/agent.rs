@@ -1,7 +1,5 @@
 //! One agent and several, against a real API server.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use berth_e2e::until;
 use berth_e2e_cluster::{Pod, World};
 use serde_json::json;
@@ -104,4 +102,47 @@ fn a_shared_add_fails_fast_while_the_server_is_away_and_a_del_waits_on_disk() {
     world.plane.resume().unwrap();
     until("the queued DEL to be worked off", || (world.used() == 1).then_some(()));
     until("ADD to work again", || (agent.add(&pods[2], "c2").code == 0).then_some(()));
+}
+
+#[test]
+fn explain_says_which_rule_and_which_pool() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"]}));
+    world.pool("q", &json!({"ranges": ["10.10.0.0/24"], "allow": {"namespaces": ["shop"]}}));
+    let agent = world.agent("n1");
+    let pod = world.pod("n1", "web", &json!({"berth.io/pools": "q,p"}));
+    let address = agent.address(&pod, "c1");
+    let explain = |pod: &str| {
+        let mut command = std::process::Command::new(berth_e2e::binaries::berth());
+        berth_e2e::run(command.args(["explain", "pod", pod, "--kubeconfig"]).arg(world.plane.kubeconfig()))
+    };
+    let said = String::from_utf8(explain("default/web").stdout).unwrap();
+    for word in ["berth.io/pools", "not among shop", "n1", &address.to_string()] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let missing = explain("default/nobody");
+    assert!(!missing.status.success());
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("no pod default/nobody"));
+}
+
+#[test]
+fn a_node_without_a_lease_gets_the_addresses_that_others_do_not_need() {
+    let Some(world) = World::start() else { return };
+    let nodes = ["n1", "n2", "n3"];
+    world.nodes(&nodes);
+    // Two leases for three nodes; 29 addresses in all.
+    world.pool("p", &json!({"ranges": ["10.9.0.0/27"], "blockSize": 28}));
+    let agents: Vec<_> = nodes.iter().map(|node| world.agent(node)).collect();
+    let shares = [9, 10, 10];
+    let mut given = BTreeSet::new();
+    for ((node, agent), share) in nodes.iter().zip(&agents).zip(shares) {
+        for pod in world.pods(node, &names(&format!("{node}-web"), share), &json!({})) {
+            // As a kubelet does, it asks again until it is served.
+            until("an address", || (agent.add(&pod, &pod.uid).code == 0).then_some(()));
+            assert!(given.insert(agent.address(&pod, &pod.uid)), "no address twice");
+        }
+    }
+    assert_eq!(given.len(), 29);
+    until("the API server to hear of all", || (world.used() == 29).then_some(()));
 }

@@ -234,15 +234,21 @@ impl<S: BlockStore> Inner<S> {
             return Ok(Tried::Written);
         }
         let keys: Vec<BlockKey> = writes.into_iter().map(|write| write.key).collect();
-        let found = self.store.read(&keys)?;
-        self.looked_at.extend(keys.iter().cloned());
-        for (key, (block, revision)) in keys.iter().zip(found) {
-            self.take_in(key, block, revision);
-        }
+        self.reload(&keys)?;
         for (key, _) in keys.iter().zip(&written).filter(|(_, outcome)| **outcome == Written::Conflict) {
             self.ipam.keep_away_from(key);
         }
         Ok(Tried::Forestalled)
+    }
+
+    /// Reads blocks anew.
+    pub(crate) fn reload(&mut self, keys: &[BlockKey]) -> Result<(), StoreError> {
+        let found = self.store.read(keys)?;
+        self.looked_at.extend(keys.iter().cloned());
+        for (key, (block, revision)) in keys.iter().zip(found) {
+            self.take_in(key, block, revision);
+        }
+        Ok(())
     }
 
     /// Whether the blocks of whose changes nobody tells are as was assumed; those never seen are assumed not to be

@@ -14,6 +14,7 @@ mod inner;
 pub use call::{Call, Done};
 
 use batch::Waiting;
+use berth_core::block::BlockKey;
 use berth_core::error::Error;
 use berth_core::holder::Attachment;
 use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Request, Stamp, Tombstones, Wish};
@@ -157,6 +158,16 @@ impl<S: BlockStore> Engine<S> {
             Ok(false) => Err(Error::RetriesExhausted(1)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Reads blocks of a shared store anew, e.g. because somebody who comes from elsewhere has something there.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn look_at(&self, keys: &[BlockKey]) -> Result<(), Error> {
+        let inner = &mut *self.lock();
+        inner.roll_back();
+        Ok(inner.reload(keys)?)
     }
 
     /// Puts a configuration in force that was decided elsewhere: nobody is asked whether it fits. No address is freed

@@ -13,6 +13,9 @@ use tracing::warn;
 /// A label for each node that has a holder in the block: what a node needs to know is found by it.
 const NODE_LABEL: &str = "node.berth.io/";
 const NETWORK_LABEL: &str = "berth.io/network";
+/// Set on a block of leases by a node that gets none: whoever has leases there is to open one. The next write of the
+/// block takes it off.
+const WANTED: &str = "berth.io/wanted-by";
 const PAGE: u32 = 500;
 
 /// A block as the API server has it.
@@ -101,6 +104,25 @@ impl Blocks {
         }
     }
 
+    /// Tells whoever has leases in a block that this node needs addresses; true if it did not know yet.
+    ///
+    /// # Errors
+    /// If it is not known to be told.
+    pub async fn want(&self, key: &BlockKey) -> Result<bool, Error> {
+        let Some(mut object) = self.api.get_opt(&block_name(key)).await? else { return Ok(false) };
+        if is_wanted(&object) {
+            return Ok(false);
+        }
+        object.metadata.annotations.get_or_insert_default().insert(WANTED.to_owned(), self.node.clone());
+        object.metadata.managed_fields = None;
+        object.spec.writer = Some(self.node.clone());
+        let name = block_name(key);
+        match self.api.replace(&name, &PostParams::default(), &object).await {
+            Err(error) if !matches!(crate::connect::status(&error), Some(404 | 409)) => Err(error),
+            outcome => Ok(outcome.is_ok()),
+        }
+    }
+
     fn encode(&self, name: &str, write: &BlockWrite) -> BlockObject {
         let spec = BlockSpec { writer: Some(self.node.clone()), ..to_spec(&write.key, &write.block) };
         let mut labels: BTreeMap<String, String> =
@@ -113,6 +135,11 @@ impl Blocks {
         object.metadata.resource_version = (write.expected != 0).then(|| write.expected.to_string());
         object
     }
+}
+
+/// Whether a node waits for somebody to open a lease of this block.
+pub(crate) fn is_wanted(object: &BlockObject) -> bool {
+    object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WANTED))
 }
 
 /// The nodes with holders in a block.

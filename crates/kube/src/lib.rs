@@ -5,6 +5,7 @@
 //! | [`connect`] | how an agent finds and trusts the API server |
 //! | [`blocks`] | IPBlock objects: read, listed, watched, written by compare-and-swap |
 //! | [`store`] | the block store over them |
+//! | [`endpoints`] | IPEndpoint and the status of IPClaim: where sticky holders are found again |
 //! | [`objects`] | the configured objects (pools, subnets, reservations, claims), watched |
 //! | [`pods`] | the pods of one node, watched; single ones read |
 //! | [`places`] | namespaces and the own node, watched |
@@ -14,6 +15,7 @@
 
 pub mod blocks;
 pub mod connect;
+pub mod endpoints;
 pub mod objects;
 pub mod places;
 pub mod pods;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::api::{Api, ListParams, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A static pod's mirror in the API has another UID than the pod that the runtime knows; this tells the latter.
@@ -34,6 +35,63 @@ fn read(meta: &ObjectMeta) -> Pod {
 /// Whether the runtime means this pod. Where it does not tell the UID, the name must do.
 fn is_meant(pod: &Pod, uid: Option<&str>) -> bool {
     uid.is_none_or(|uid| uid == pod.uid || pod.annotations.get(CONFIG_HASH).is_some_and(|hash| hash == uid))
+}
+
+/// A pod by name, wherever it runs, and its node.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub fn find(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<(Pod, Option<String>)>, CallError> {
+    let api: Api<ApiPod> = Api::namespaced(cluster.client().clone(), namespace);
+    let found = cluster.wait(api.get_opt(name))?;
+    Ok(found.map(|pod| (read(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
+}
+
+/// A pod of the cluster, as a check sees it.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Namespace and name.
+    pub name: String,
+    /// Its UID, and for a static pod the one that the runtime knows.
+    pub uids: Vec<String>,
+    /// The addresses it says it has.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it has not ended.
+    pub runs: bool,
+    /// Whether its addresses are its node's.
+    pub on_host_network: bool,
+}
+
+/// Every pod of the cluster, as of now.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub fn all(cluster: &Cluster) -> Result<Vec<Running>, CallError> {
+    let api: Api<ApiPod> = Api::all(cluster.client().clone());
+    let pods = cluster.wait(api.list(&ListParams::default()))?;
+    let row = |pod: ApiPod| {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let ips = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+        Running {
+            name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
+            uids: uids(&pod.metadata).collect(),
+            addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
+            runs: !has_ended(&pod),
+            on_host_network: pod.spec.as_ref().is_some_and(|spec| spec.host_network.unwrap_or(false)),
+        }
+    };
+    Ok(pods.items.into_iter().map(row).collect())
+}
+
+fn has_ended(pod: &ApiPod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// What the runtime may know a pod by.
+fn uids(meta: &ObjectMeta) -> impl Iterator<Item = String> + use<> {
+    let hash = meta.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
+    meta.uid.clone().into_iter().chain(hash)
 }
 
 type Known = Arc<Mutex<HashMap<(String, String), Arc<Pod>>>>;
@@ -104,11 +162,7 @@ impl Pods {
         // The server leaves out those that have ended, and all of the others but their metadata: pods are large.
         let own = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", self.node);
         let pods = self.cluster.wait(api.list_metadata(&ListParams::default().fields(&own)))?;
-        let uids = pods.items.iter().flat_map(|pod| {
-            let hash = pod.metadata.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
-            pod.metadata.uid.clone().into_iter().chain(hash)
-        });
-        Ok(uids.collect())
+        Ok(pods.items.iter().flat_map(|pod| uids(&pod.metadata)).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The block store over the API server: what is answered is written there first.
 
-use crate::blocks::{Blocks, decode, nodes};
+use crate::blocks::{Blocks, decode, is_wanted, nodes};
 use crate::connect::{CallError, Cluster};
 use crate::watch::follow;
 use berth_core::block::{Block, BlockKey};
@@ -30,6 +30,8 @@ struct News {
     lost_sight: BTreeSet<BlockKey>,
     /// Blocks of which a write failed half-way: this node may have holders in them that it knows nothing of.
     doubtful: BTreeSet<BlockKey>,
+    /// Blocks of leases of which somebody needs one to be opened.
+    wanted: BTreeSet<BlockKey>,
 }
 
 impl KubeStore {
@@ -42,7 +44,13 @@ impl KubeStore {
         let stream = watcher::watcher(blocks.api().clone(), watched);
         let told = news.clone();
         cluster.spawn(follow("IPBlock", stream, move |event| match event {
-            Event::Apply(object) | Event::InitApply(object) => lock(&told).changed.extend(decode(&object)),
+            Event::Apply(object) | Event::InitApply(object) => {
+                let (mut news, block) = (lock(&told), decode(&object));
+                if is_wanted(&object) {
+                    news.wanted.extend(block.as_ref().map(|(key, ..)| key.clone()));
+                }
+                news.changed.extend(block);
+            }
             // Gone, or only without a holder of this node: the watch does not tell which.
             Event::Delete(object) => lock(&told).lost_sight.extend(decode(&object).map(|(key, ..)| key)),
             Event::Init | Event::InitDone => {}
@@ -52,6 +60,20 @@ impl KubeStore {
 }
 
 impl KubeStore {
+    /// Tells whoever has leases in a block that this node needs addresses.
+    ///
+    /// # Errors
+    /// If it is not known to be told.
+    pub fn want(&self, key: &BlockKey) -> Result<bool, CallError> {
+        self.cluster.wait(self.blocks.want(key))
+    }
+
+    /// The blocks of leases of which somebody needs one to be opened, as far as the watch has told.
+    #[must_use]
+    pub fn take_wanted(&self) -> Vec<BlockKey> {
+        std::mem::take(&mut lock(&self.news).wanted).into_iter().collect()
+    }
+
     /// Writes blocks that nobody waits for; an answer for each, in order. One that is not answered is simply tried again.
     #[must_use]
     pub fn write_behind(&self, writes: &[BlockWrite]) -> Vec<Result<Written, CallError>> {
@@ -109,7 +131,11 @@ impl BlockStore for KubeStore {
     }
 
     fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let News { mut changed, lost_sight, doubtful } = std::mem::take(&mut *lock(&self.news));
+        let (mut changed, lost_sight, doubtful) = {
+            let mut news = lock(&self.news);
+            let News { changed, lost_sight, doubtful, .. } = &mut *news;
+            (std::mem::take(changed), std::mem::take(lost_sight), std::mem::take(doubtful))
+        };
         if doubtful.is_empty() && lost_sight.is_empty() {
             return Ok(changed);
         }

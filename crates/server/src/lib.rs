@@ -23,7 +23,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use http::openapi_json;
+pub use http::{explanation, openapi_json};
 pub use logging::{LogFormat, init as init_logging};
 pub use metrics::{Metrics, metrics_markdown};
 pub use node::{Node, now, seed};

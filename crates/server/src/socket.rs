@@ -4,7 +4,7 @@ use crate::node::{DaemonStore, Node};
 use crate::status;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};
-use berth_core::ipam::{Group, Request as CoreRequest};
+use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_door::Service;
 use berth_door::words::{self, Host, Planned, groups};
@@ -25,13 +25,18 @@ impl Service for Node {
 
 impl Host for Node {
     type Store = DaemonStore;
+    type Note = ();
 
     fn engine(&self) -> &Engine<DaemonStore> {
         &self.engine
     }
 
-    fn plan(&self, add: AddRequest) -> Result<Planned, Error> {
-        self::add(self, add).map(|request| Planned { requests: vec![request], finish: None })
+    fn plan(&self, add: AddRequest) -> Result<Planned<()>, Error> {
+        self::add(self, add).map(|request| Planned { requests: vec![request], note: () })
+    }
+
+    fn finish(&self, (): (), _outcome: &mut Outcome) -> Result<(), Error> {
+        Ok(())
     }
 
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {

@@ -1,7 +1,6 @@
 //! The daemon's own rules, without its doors: what GC keeps, what becomes of claims.
 
 use crate::node::Node;
-use crate::socket::answer;
 use berth_core::block::State;
 use berth_core::error::Error;
 use berth_dialects::{Object, parse_manifests};
@@ -23,6 +22,10 @@ fn open(dir: &Path) -> Node {
 fn claim(spec: &str) -> Vec<Object> {
     let head = "apiVersion: berth.io/v1alpha1\nkind: IPClaim\nmetadata: {name: db, namespace: shop}\n";
     parse_manifests(&format!("{head}spec: {spec}\n")).unwrap()
+}
+
+fn answer(node: &Node, request: Request) -> Response {
+    berth_door::Service::answer_all(node, vec![request]).remove(0)
 }
 
 fn attachment(container: &str) -> Attachment {

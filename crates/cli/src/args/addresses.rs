@@ -1,8 +1,9 @@
 //! Commands on addresses: allocate, release, show, history, quarantine, explain.
 
 use super::OutputArgs;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// Arguments of `berth allocate`.
 #[derive(Debug, Args)]
@@ -25,14 +26,43 @@ pub struct AllocateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         berth explain -n web --pod-label app=shop     what would a pod with that label get?\n  \
-        berth explain --address 10.77.0.9             why do I not get this address?")]
+        berth explain --address 10.77.0.9             why do I not get this address?\n  \
+        berth explain pod shop/web-0                  in a cluster: what does this pod get, and why?")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ExplainArgs {
+    /// Something that exists, instead of a request.
+    #[command(subcommand)]
+    pub what: Option<ExplainWhat>,
     /// How to print.
     #[command(flatten)]
     pub output: OutputArgs,
     /// What is asked for.
     #[command(flatten)]
     pub request: RequestArgs,
+}
+
+/// Something to explain.
+#[derive(Debug, Subcommand)]
+pub enum ExplainWhat {
+    /// A pod of a cluster: which rule decides what it gets, which pools were considered, and what it holds
+    Pod(ExplainPodArgs),
+}
+
+/// Arguments of `berth explain pod`.
+#[derive(Debug, Args)]
+pub struct ExplainPodArgs {
+    /// The pod; in the namespace `default` if none is written
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub pod: String,
+    /// Interface of the pod
+    #[arg(long, value_name = "NAME", default_value = "eth0")]
+    pub interface: String,
+    /// Kubeconfig; the service account of the pod if absent
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", hide_env_values = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// A request for addresses.

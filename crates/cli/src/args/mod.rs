@@ -8,7 +8,8 @@ mod serve;
 mod tools;
 
 pub use addresses::{
-    AllocateArgs, ExplainArgs, Family, HistoryArgs, QuarantineArgs, ReleaseArgs, RequestArgs, ShowArgs, State, WhoArgs,
+    AllocateArgs, ExplainArgs, ExplainPodArgs, ExplainWhat, Family, HistoryArgs, QuarantineArgs, ReleaseArgs,
+    RequestArgs, ShowArgs, State, WhoArgs,
 };
 pub use agent::AgentArgs;
 pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
@@ -69,6 +70,7 @@ pub enum Color {
 
 /// What the binary does: be the daemon, print a generated document, or talk to the daemon.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the process runs")]
 pub enum Command {
     /// Run the daemon of this machine
     ///

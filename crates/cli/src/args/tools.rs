@@ -19,7 +19,13 @@ pub struct StatusArgs {
 
 /// Arguments of `berth check`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth check                                    the daemon of this machine\n  \
+        berth check --kubeconfig ~/.kube/config        a cluster: its blocks, and its pods beside them")]
 pub struct CheckArgs {
+    /// Check the cluster of this kubeconfig instead of a daemon
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
     /// How to print.
     #[command(flatten)]
     pub output: OutputArgs,

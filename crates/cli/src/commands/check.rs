@@ -6,8 +6,9 @@ use crate::table;
 use crate::ui::Ui;
 use crate::{Error, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Report {
     findings: Vec<Finding>,
 }
@@ -19,9 +20,13 @@ struct Finding {
 }
 
 pub(super) fn run(args: &CheckArgs, client: &Client, ui: &mut Ui) -> Result<()> {
-    let answer = client.get(&["check"], &[])?;
+    print(client.get(&["check"], &[])?, args, ui)
+}
+
+/// Prints what was found, whoever looked.
+pub(crate) fn print(answer: Value, args: &CheckArgs, ui: &mut Ui) -> Result<()> {
     let printed = ui.raw(args.output.format, &answer)?;
-    let findings = client.read::<Report>(answer)?.findings;
+    let findings = serde_json::from_value::<Report>(answer).unwrap_or_default().findings;
     if findings.is_empty() {
         ui.note("The state is consistent.");
         return Ok(());

@@ -10,9 +10,21 @@ use crate::ui::Ui;
 use crate::{Error, Result};
 use comfy_table::{Cell, Color};
 use serde::Deserialize;
+use serde_json::Value;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Explanation {
+    /// The pod it is about, and where it runs.
+    #[serde(default)]
+    pod: Option<String>,
+    #[serde(default)]
+    node: Option<String>,
+    /// Which rule decided, in words.
+    #[serde(default)]
+    rule: Option<String>,
+    /// What it has already.
+    #[serde(default)]
+    holds: Vec<String>,
     #[serde(default)]
     considered: Vec<Considered>,
     #[serde(default)]
@@ -30,14 +42,25 @@ struct Considered {
 }
 
 pub(super) fn run(args: &ExplainArgs, client: &Client, ui: &mut Ui) -> Result<()> {
-    let format = args.output.format;
     let answer = client.post(&["explain"], &allocate::request(&args.request))?;
+    print(answer, args.output.format, ui)
+}
+
+/// Prints an explanation, whoever gave it.
+pub(crate) fn print(answer: Value, format: Format, ui: &mut Ui) -> Result<()> {
     let printed = ui.raw(format, &answer)?;
-    let explanation: Explanation = client.read(answer)?;
+    let explanation: Explanation = serde_json::from_value(answer).unwrap_or_default();
     let addresses = explanation.addresses.unwrap_or_default();
     if !printed && format == Format::Name {
         addresses.iter().try_for_each(|picked| ui.line(&picked.name()))?;
     } else if !printed {
+        for (title, text) in [("POD", &explanation.pod), ("NODE", &explanation.node), ("RULE", &explanation.rule)] {
+            text.iter().try_for_each(|text| ui.line(&format!("{title}\t{text}")))?;
+        }
+        if explanation.pod.is_some() {
+            let holds = explanation.holds.join(", ");
+            ui.line(&format!("HOLDS\t{}\n", if holds.is_empty() { "nothing" } else { &holds }))?;
+        }
         considered(&explanation.considered, ui)?;
         if !addresses.is_empty() {
             ui.line("")?;

@@ -2,11 +2,11 @@
 
 mod allocate;
 mod apply;
-mod check;
+pub(crate) mod check;
 mod completions;
 mod crds;
 mod delete;
-mod explain;
+pub(crate) mod explain;
 mod get;
 mod history;
 mod import;

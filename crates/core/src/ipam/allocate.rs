@@ -193,6 +193,8 @@ impl Ipam {
             if let Some(view) = taken {
                 return Err(Error::taken(address, view.holder().as_ref()));
             }
+            self.may_take(candidate.pool, key.unit(slot), &request.subject.node, now)
+                .map_err(|reason| Error::AddressReserved { address, reason })?;
             return Ok(self.give(candidate.pool, key.unit(slot), request, now, Reason::Requested));
         }
         if dropped.is_empty() {
@@ -222,15 +224,18 @@ impl Ipam {
             let rule = state.refuses(request, group).or_else(|| state.over_quota(request));
             let pick = if rule.is_some() {
                 None
-            } else if group.within.is_empty() && state.pool.lending.is_some() && !request.subject.node.is_empty() {
-                self.pick_leased(candidate.pool, &request.subject.node, now, entropy)
-            } else if group.within.is_empty() {
-                state.index.next(now, entropy, EVERYWHERE)
             } else {
                 let inside = group.within.iter().filter(|range| range.family() == family);
                 let windows: Vec<Window> =
                     inside.filter_map(|&range| whole_units(range, state.plane.unit_len)).collect();
-                state.index.next(now, entropy, &windows)
+                let windows = if group.within.is_empty() { EVERYWHERE } else { &windows };
+                let node = &request.subject.node;
+                let by_lease = self.apart.is_some() || (group.within.is_empty() && !node.is_empty());
+                if state.pool.lending.is_some() && by_lease {
+                    self.pick_leased(candidate.pool, node, windows, now, entropy)
+                } else {
+                    state.index.next(now, entropy, windows)
+                }
             };
             let rule = rule.or_else(|| pick.is_none().then_some(Rule::Exhausted));
             self.note(trace.as_deref_mut(), candidate.pool, rule.as_ref());

@@ -7,7 +7,7 @@
 use super::pool_index::{EVERYWHERE, Window};
 use super::units::Units;
 use super::{Entropy, Ipam, Reason, SlotId};
-use crate::addr::{Cidr, Count, whole_units};
+use crate::addr::{Cidr, Count, Range, RangeSet, whole_units};
 use crate::block::{BlockKey, Slot, State};
 use crate::error::Error;
 use crate::holder::{Attachment, Holder, Kind};
@@ -68,6 +68,10 @@ impl Ipam {
         let exhausted = || Error::PoolExhausted { pools: vec![pool.to_owned()], cooling: 0, next_free: None };
         let pick = self.pools[lender].index.next(now, entropy, EVERYWHERE);
         let (unit, _) = pick.ok_or_else(exhausted)?;
+        self.lend_unit(lender, unit, pool, node, now)
+    }
+
+    fn lend_unit(&mut self, lender: usize, unit: u128, pool: &str, node: &str, now: Time) -> Result<Lease, Error> {
         let (block, slot) = BlockKey::of(&self.pools[lender].plane, unit);
         let (id, ifname) = (node.to_owned(), pool.to_owned());
         let holder = Holder { kind: Kind::Named, id, ifname, node: node.to_owned(), ..Holder::default() };
@@ -107,12 +111,7 @@ impl Ipam {
     /// # Errors
     /// [`Error::InUse`] names the holders; [`Error::Invalid`] if the node has no such lease.
     pub fn return_lease(&mut self, lease: &Lease, now: Time) -> Result<(), Error> {
-        let own = self.find_attachment(key(&lease.pool, &lease.node));
-        let is = |&&id: &&SlotId| self.unit(id).is_some_and(|(plane, unit)| plane.prefix(unit) == lease.prefix);
-        let Some(&id) = own.iter().find(is) else {
-            let reason = format!("node {:?} has no lease {} of pool {:?}", lease.node, lease.prefix, lease.pool);
-            return Err(Error::Invalid { field: "lease".to_owned(), reason });
-        };
+        let id = self.lease_slot(lease)?;
         let mut users = Vec::new();
         if let Some(plane) = self.pool(&lease.pool).map(|pool| pool.plane()) {
             let inside = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
@@ -129,31 +128,117 @@ impl Ipam {
         Ok(())
     }
 
-    /// A unit for a node from a pool that lends: from its leases, from a new lease, or borrowed from another's.
+    /// Ends a lease although addresses of it are in use. What is free in it is nobody's alone from then on: whoever is
+    /// short takes single addresses of it, as of a shared pool, and nobody leases it again.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the node has no such lease.
+    pub fn open_lease(&mut self, lease: &Lease, now: Time) -> Result<(), Error> {
+        let id = self.lease_slot(lease)?;
+        let stamp = self.tick(now);
+        self.write(id, Some(Slot::quarantined(stamp, None)));
+        Ok(())
+    }
+
+    fn lease_slot(&self, lease: &Lease) -> Result<SlotId, Error> {
+        let own = self.find_attachment(key(&lease.pool, &lease.node));
+        let is = |&&id: &&SlotId| self.unit(id).is_some_and(|(plane, unit)| plane.prefix(unit) == lease.prefix);
+        own.iter().find(is).copied().ok_or_else(|| {
+            let reason = format!("node {:?} has no lease {} of pool {:?}", lease.node, lease.prefix, lease.pool);
+            Error::Invalid { field: "lease".to_owned(), reason }
+        })
+    }
+
+    /// The node that a unit is leased to, if it is.
+    pub(super) fn lessee(&self, pool: usize, unit: u128) -> Option<String> {
+        let (state, &lender) = (&self.pools[pool], self.names.get(&lease_pool(&self.pools[pool].pool.name))?);
+        let plane = &self.pools[lender].plane;
+        let (block, slot) = BlockKey::of(plane, plane.unit_of(state.plane.addr(unit)));
+        let view = self.block(&block)?.slot(slot)?;
+        (view.state == State::Active).then(|| view.holder().map(|holder| holder.id)).flatten()
+    }
+
+    /// Whether a node may take a unit of a pool at all. Among others, what is leased is the lessee's alone, since only
+    /// the lessee knows what of it is free.
+    pub(super) fn may_take(&mut self, pool: usize, unit: u128, node: &str, now: Time) -> Result<(), String> {
+        if self.apart.is_none() || self.pools[pool].pool.lending.is_none() {
+            return Ok(());
+        }
+        match self.lessee(pool, unit) {
+            Some(lessee) if lessee == node => return Ok(()),
+            Some(lessee) => return Err(format!("it is in a run that is leased to node {lessee:?}")),
+            None => {}
+        }
+        if self.open_windows(pool).iter().any(|window| window.0 <= unit && unit <= window.1) {
+            return Ok(());
+        }
+        let name = self.pools[pool].pool.name.clone();
+        let Some(&lender) = self.names.get(&lease_pool(&name)) else { return Ok(()) };
+        let plane = &self.pools[lender].plane;
+        let run = plane.unit_of(self.pools[pool].plane.addr(unit));
+        self.lend_unit(lender, run, &name, node, now).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// What of a pool nobody leases and nobody can: runs that were opened, and what is too small for a lease.
+    fn open_windows(&self, pool: usize) -> Vec<Window> {
+        let (state, name) = (&self.pools[pool], lease_pool(&self.pools[pool].pool.name));
+        let Some(&lender) = self.names.get(&name) else { return Vec::new() };
+        let lender = &self.pools[lender];
+        let mut rest: RangeSet = state.pool.ranges.iter().copied().collect();
+        for &(first, last) in lender.own.runs() {
+            let (first, last) = (lender.plane.prefix(first).range().first(), lender.plane.prefix(last).range().last());
+            if let Some(range) = Range::new(first, last) {
+                rest.remove(range);
+            }
+        }
+        let opened = self.slots_in(&lender.plane, &lender.own).filter(|(_, view)| view.state == State::Quarantined);
+        let opened = opened.map(|(unit, _)| lender.plane.prefix(unit).range());
+        let all = rest.ranges().iter().copied().chain(opened);
+        all.filter_map(|range| whole_units(range, state.plane.unit_len)).collect()
+    }
+
+    /// A unit for a node from a pool that lends: from its leases, from a new lease, or borrowed.
     pub(super) fn pick_leased(
         &mut self,
         pool: usize,
         node: &str,
+        within: &[Window],
         now: Time,
         entropy: &mut Entropy,
     ) -> Option<(u128, Reason)> {
         let (name, unit_len) = (self.pools[pool].pool.name.clone(), self.pools[pool].plane.unit_len);
+        let lending = self.pools[pool].pool.lending?;
         let leased = self.find_attachment(key(&name, node));
-        let window = |prefix: Cidr| whole_units(prefix.range(), unit_len);
-        let own: Vec<Window> = (leased.iter())
-            .filter_map(|&id| self.unit(id).and_then(|(plane, unit)| window(plane.prefix(unit))))
-            .collect();
+        let inside = |window: Window| within.iter().map(move |w| (window.0.max(w.0), window.1.min(w.1)));
+        let window = |prefix: Cidr| whole_units(prefix.range(), unit_len).into_iter().flat_map(inside);
+        let clipped = |windows: Vec<Window>| windows.into_iter().filter(|w| w.0 <= w.1).collect::<Vec<Window>>();
+        let own = leased.iter().filter_map(|&id| self.unit(id).map(|(plane, unit)| plane.prefix(unit)));
+        let own = clipped(own.flat_map(window).collect());
         let mut pick = self.pools[pool].index.next(now, entropy, &own);
-        while pick.is_none() {
+        let mut count = leased.len();
+        let may_lease = |count: usize| lending.most.is_none_or(|most| count < most as usize);
+        while pick.is_none() && within == EVERYWHERE && may_lease(count) {
             // A lease may hold nothing that can be given out, e.g. where all of it is reserved; then another is taken.
             let Ok(lease) = self.lend(&name, node, now, entropy) else { break };
-            let fresh: Vec<Window> = window(lease.prefix).into_iter().collect();
+            count += 1;
+            let fresh: Vec<Window> = window(lease.prefix).collect();
             pick = self.pools[pool].index.next(now, entropy, &fresh);
         }
-        let strict = self.pools[pool].pool.lending.is_some_and(|lending| lending.strict);
+        if pick.is_some() || lending.strict {
+            return pick;
+        }
+        if self.apart.is_none() {
+            return self.pools[pool].index.next(now, entropy, within);
+        }
         // Among others, a node alone knows what is free in its leases: nobody may help himself to them.
-        if pick.is_none() && !strict && self.apart.is_none() {
-            pick = self.pools[pool].index.next(now, entropy, EVERYWHERE);
+        let open = clipped(self.open_windows(pool).into_iter().flat_map(inside).collect());
+        pick = self.pools[pool].index.next(now, entropy, &open);
+        if pick.is_none() && within == EVERYWHERE && !may_lease(count) {
+            // It has all it may have: it opens another run for everybody, and takes from that.
+            let lease = self.lend(&name, node, now, entropy).ok()?;
+            self.open_lease(&lease, now).ok()?;
+            let fresh: Vec<Window> = window(lease.prefix).collect();
+            pick = self.pools[pool].index.next(now, entropy, &fresh);
         }
         pick
     }

@@ -33,7 +33,11 @@ impl Ipam {
             let usable = |&pool: &u32| {
                 let pool = pool as usize;
                 let has = self.pools[pool].own.has(entry.key.index, id.slot());
-                has && candidates.iter().any(|c| c.pool == pool) && self.pools[pool].refuses(request, group).is_none()
+                // What another node leases, this one knows nothing of, whatever it has seen of it once.
+                let leased = || self.apart.as_ref().and_then(|_| self.lessee(pool, entry.key.unit(id.slot())));
+                has && leased().is_none_or(|lessee| lessee == request.subject.node)
+                    && candidates.iter().any(|c| c.pool == pool)
+                    && self.pools[pool].refuses(request, group).is_none()
             };
             let addr = entry.key.plane.addr(entry.key.unit(id.slot()));
             let inside = group.within.is_empty() || group.within.iter().any(|range| range.contains(addr));

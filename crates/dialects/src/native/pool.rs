@@ -77,6 +77,11 @@ pub struct PoolSpec {
     sticky: Option<StickySpec>,
     /// Lends nodes runs of this prefix length, from which each allocates alone.
     block_size: Option<u8>,
+    /// How many leases a node may have; beyond, it takes single addresses as from a shared pool.
+    max_leases_per_node: Option<u32>,
+    /// For which pods a cluster makes IPEndpoint objects, at the cost of a write for each.
+    #[serde(default)]
+    endpoint_objects: EndpointObjects,
     /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
     #[serde(default)]
     strict_leases: bool,
@@ -92,6 +97,16 @@ pub enum PickOrder {
     Sequential,
     /// Any free one.
     Random,
+}
+
+/// For which pods IPEndpoint objects are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+pub enum EndpointObjects {
+    /// For those that come back for their address: it is how the address is found again.
+    #[default]
+    Sticky,
+    /// For all.
+    Always,
 }
 
 /// Who may use a pool. All that is set must hold.
@@ -169,7 +184,12 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         audience: spec.allow.lower("spec.allow")?,
         quota: Quota { per_namespace: spec.quota.per_namespace, namespaces: spec.quota.namespaces },
         sticky: spec.sticky.map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0) }),
-        lending: spec.block_size.map(|block_len| Lending { block_len, strict: spec.strict_leases }),
+        endpoint_objects: spec.endpoint_objects == EndpointObjects::Always,
+        lending: spec.block_size.map(|block_len| Lending {
+            block_len,
+            strict: spec.strict_leases,
+            most: spec.max_leases_per_node,
+        }),
         ..plain
     })
 }

@@ -104,7 +104,8 @@ fn every_field_of_a_pool_is_lowered() {
         },
         quota: Quota { per_namespace: Some(5), namespaces: [("web".to_owned(), 9)].into() },
         sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)) }),
-        lending: Some(Lending { block_len: 26, strict: true }),
+        lending: Some(Lending { block_len: 26, strict: true, most: None }),
+        endpoint_objects: false,
     };
     assert_eq!(pool, expected);
 }

@@ -11,7 +11,7 @@ use berth_core::addr::{Cidr, Family};
 use berth_core::block::{Plane, Slot, State as SlotState};
 use berth_core::error::Error;
 use berth_core::holder::{Kind, Sticky};
-use berth_core::ipam::{Group, Ipam, Request};
+use berth_core::ipam::{Group, Ipam, Outcome, Request, Trace};
 use berth_core::model::{DEFAULT_NETWORK, Pool, Subject};
 use berth_core::time::Time;
 use berth_dialects::duration::GoDuration;
@@ -269,6 +269,13 @@ pub(crate) async fn explain(
 ) -> Answer<Explanation> {
     blocking(&node, move |node| {
         let (trace, outcome) = node.engine.explain(&lower(node, body)?);
+        Ok(Json(Explanation::new(trace, outcome)))
+    })
+    .await
+}
+
+impl Explanation {
+    pub(crate) fn new(trace: Trace, outcome: Result<Outcome, Error>) -> Self {
         let considered = trace.considered.into_iter().map(|c| PoolVerdict {
             pool: c.pool,
             family: c.family.to_string(),
@@ -278,9 +285,14 @@ pub(crate) async fn explain(
             Ok(outcome) => (Some(outcome.into()), None),
             Err(error) => (None, Some(Problem::from(error))),
         };
-        Ok(Json(Explanation { considered: considered.collect(), outcome, error }))
-    })
-    .await
+        Self { considered: considered.collect(), outcome, error }
+    }
+}
+
+/// How a request was decided, in the words of the API: for whoever decides without a daemon.
+#[must_use]
+pub fn explanation(trace: Trace, outcome: Result<Outcome, Error>) -> serde_json::Value {
+    serde_json::to_value(Explanation::new(trace, outcome)).unwrap_or_default()
 }
 
 #[derive(Debug, Serialize, ToSchema)]

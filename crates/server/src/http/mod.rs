@@ -11,6 +11,7 @@ mod overview;
 mod problem;
 mod shape;
 
+pub use addresses::explanation;
 pub use openapi::openapi_json;
 
 use crate::node::Node;

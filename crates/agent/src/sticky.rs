@@ -1,0 +1,190 @@
+//! Holders that come back: their addresses are found again, also on another node.
+//!
+//! A node knows only the blocks it has to do with. What a pod of this name held is in its IPEndpoint, what a claim is
+//! bound to in the claim's status; the blocks of those addresses are read before anything is decided, and then the
+//! engine finds what is kept as it does on one machine.
+//!
+//! An address that is still in use by an earlier pod of the name moves only when that pod is proven gone: the server,
+//! asked right now, has the new pod under the name. A name has one pod.
+
+use crate::agent::{Agent, unreachable};
+use berth_core::block::BlockKey;
+use berth_core::error::Error;
+use berth_core::holder::Holder;
+use berth_core::ipam::{Given, Outcome};
+use berth_dialects::native::claim_status;
+use berth_dialects::native::endpoint::{EndpointAddress, EndpointInterface};
+use berth_dialects::native::pod::{Interface, Pod, Routes};
+use berth_door::door::before_waiting;
+use berth_kube::endpoints::BoundClaim;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tracing::{debug, info};
+
+/// What is remembered of an ADD until it is answered.
+pub struct Note {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) ifname: String,
+    pub(crate) network: String,
+    pub(crate) routes: Routes,
+    /// The claim it uses, as it was before.
+    pub(crate) claim: Option<BoundClaim>,
+}
+
+impl Agent {
+    /// Finds what is kept for a pod that comes back.
+    pub(crate) fn recall(&self, pod: &Pod, interface: &Interface) -> Result<(), Error> {
+        if !pod.has_stable_name() || pod.name.is_empty() || !self.keeps_for_pods() {
+            return Ok(());
+        }
+        before_waiting();
+        let Some(endpoint) = self.endpoints.read(&pod.namespace, &pod.name).map_err(|error| unreachable(&error))?
+        else {
+            return Ok(());
+        };
+        let ifname = &interface.request.holder.ifname;
+        let own = endpoint.interfaces.iter().filter(|known| known.name == *ifname);
+        let addresses = own.flat_map(|known| &known.addresses);
+        let bare = |known: &EndpointAddress| known.address.split('/').next().and_then(|text| text.parse().ok());
+        let addresses: Vec<IpAddr> = addresses.filter_map(bare).collect();
+        self.look_at(&addresses)?;
+        if endpoint.uid == pod.uid {
+            return Ok(());
+        }
+        self.relieve(pod, &format!("pod/{}/{}/{ifname}", pod.namespace, pod.name))
+    }
+
+    /// Finds what a claim is bound to.
+    pub(crate) fn recall_claim(&self, namespace: &str, name: &str) -> Result<BoundClaim, Error> {
+        before_waiting();
+        let missing = || Error::Invalid {
+            field: "claim".to_owned(),
+            reason: format!("there is no IPClaim {namespace}/{name}; apply it first"),
+        };
+        let claim = self.endpoints.claim(namespace, name).map_err(|error| unreachable(&error))?.ok_or_else(missing)?;
+        self.look_at(&claim.addresses)?;
+        Ok(claim)
+    }
+
+    /// Whether any pool keeps addresses for pods.
+    fn keeps_for_pods(&self) -> bool {
+        self.engine.read(|ipam| ipam.pools().any(|pool| pool.sticky.is_some()))
+    }
+
+    /// Reads the blocks that addresses are in.
+    fn look_at(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+        let mut keys: Vec<BlockKey> = self.engine.read(|ipam| {
+            let of = |&address: &IpAddr| {
+                let own = ipam.pools().filter(move |pool| pool.ranges.iter().any(|range| range.contains(address)));
+                own.map(move |pool| BlockKey::of(&pool.plane(), pool.plane().unit_of(address)).0)
+            };
+            addresses.iter().flat_map(of).collect()
+        });
+        keys.sort();
+        keys.dedup();
+        if keys.is_empty() { Ok(()) } else { self.engine.look_at(&keys) }
+    }
+
+    /// Takes an identity's addresses from an earlier pod of the name, if it is proven gone.
+    fn relieve(&self, pod: &Pod, identity: &str) -> Result<(), Error> {
+        let earlier = |holder: &Holder| !holder.uid.is_empty() && holder.uid != pod.uid;
+        let users = self.engine.read(|ipam| ipam.active_of_identity(identity));
+        if !users.iter().any(|(_, holder)| earlier(holder)) {
+            return Ok(());
+        }
+        let now_there =
+            self.pods.read(&pod.namespace, &pod.name, Some(&pod.uid)).map_err(|error| unreachable(&error))?;
+        if now_there.is_none() {
+            // Neither is proven: whoever has the address keeps it.
+            return Ok(());
+        }
+        let (uid, identity) = (pod.uid.clone(), identity.to_owned());
+        let moved = self.engine.transact(move |context| {
+            let gone = |holder: &Holder| {
+                let kept = holder.sticky.as_ref().is_some_and(|sticky| sticky.identity == identity);
+                kept && !holder.uid.is_empty() && holder.uid != uid
+            };
+            Ok(context.ipam.release_where(gone, context.now))
+        })?;
+        info!(pod = pod.name, addresses = moved.len(), "an earlier pod of this name is gone; its address moves");
+        Ok(())
+    }
+
+    /// Records where the holder's addresses are, before it is told of them.
+    pub(crate) fn settle(&self, note: Note, outcome: &mut Outcome) -> Result<(), Error> {
+        let Note { pod, ifname, network, routes, claim } = note;
+        if let Some(claim) = claim {
+            self.bind(claim, outcome)?;
+        }
+        let wanted = self.engine.read(|ipam| {
+            let pools = outcome.given.iter().filter_map(|given| ipam.pool(&given.pool));
+            let stays = pod.has_stable_name();
+            pools.into_iter().any(|pool| pool.endpoint_objects || (stays && pool.sticky.is_some()))
+        });
+        if wanted && !pod.name.is_empty() {
+            before_waiting();
+            let address = |given: &Given| EndpointAddress {
+                address: format!("{}/{}", given.address(), given.prefix_len),
+                pool: given.pool.clone(),
+                gateway: given.gateway.map(|gateway| gateway.to_string()),
+            };
+            let interface = EndpointInterface {
+                name: ifname,
+                network,
+                addresses: outcome.given.iter().map(address).collect(),
+                routes: outcome.routes.clone(),
+                dns: outcome.dns.clone(),
+            };
+            let who = (pod.uid.as_str(), self.node.as_str());
+            self.endpoints.record(&pod.namespace, &pod.name, who, &interface).map_err(|error| unreachable(&error))?;
+        }
+        routes.apply(outcome);
+        Ok(())
+    }
+
+    /// Binds a claim at its first use. If another pod was quicker, this one gives back what it got and asks again.
+    fn bind(&self, claim: BoundClaim, outcome: &Outcome) -> Result<(), Error> {
+        let given: Vec<IpAddr> = outcome.given.iter().map(Given::address).collect();
+        if given.iter().all(|address| claim.addresses.contains(address)) {
+            return Ok(());
+        }
+        before_waiting();
+        if self.endpoints.bind(claim, claim_status(&given)).map_err(|error| unreachable(&error))? {
+            return Ok(());
+        }
+        let given = outcome.given.clone();
+        self.engine.transact(move |context| {
+            for given in &given {
+                // Not merely released: it would be kept for the claim, which is bound to another now.
+                context.ipam.release_address(&given.network, given.address(), context.now)?;
+            }
+            Ok(())
+        })?;
+        Err(Error::RetriesExhausted(1))
+    }
+
+    /// Removes the records of pods that are gone and do not come back.
+    pub(crate) fn forget_endpoints(&self, living: &HashSet<String>) {
+        let (any, sticky): (bool, HashSet<String>) = self.engine.read(|ipam| {
+            let sticky = ipam.pools().filter(|pool| pool.sticky.is_some()).map(|pool| pool.name.clone());
+            (ipam.pools().any(|pool| pool.endpoint_objects), sticky.collect())
+        });
+        if !any {
+            return;
+        }
+        let endpoints = match self.endpoints.of_node(&self.node) {
+            Ok(endpoints) => endpoints,
+            Err(error) => return debug!(%error, "cannot list the endpoints of this node"),
+        };
+        for (namespace, name, spec) in endpoints {
+            let mut pools = spec.interfaces.iter().flat_map(|interface| &interface.addresses);
+            if living.contains(&spec.uid) || pools.any(|address| sticky.contains(&address.pool)) {
+                continue;
+            }
+            if let Err(error) = self.endpoints.remove(&namespace, &name, &spec.uid) {
+                debug!(%error, name, "cannot remove the endpoint of a pod that is gone");
+            }
+        }
+    }
+}
