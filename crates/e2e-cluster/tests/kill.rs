@@ -1,5 +1,7 @@
 //! Agents that are killed at any moment, under load: nothing doubled, nothing lost.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! What a node's agent may do, and what it may not: its token is as good as the node is trusted.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};
 use std::path::Path;
