@@ -30,12 +30,11 @@ pub(crate) fn plugin() -> Result<PathBuf> {
 
 /// Builds the daemon and command line.
 pub(crate) fn daemon() -> Result<PathBuf> {
-    sh::run(&mut sh::cargo(&["build", "--package", "berth", "--profile", "shipped"]))?;
-    ship(&sh::target_dir().join("shipped/berth"))
+    ship(&release_daemon()?)
 }
 
-/// The daemon as `cargo run --release` builds it: behaves the same, and is there sooner.
-pub(crate) fn quick_daemon() -> Result<PathBuf> {
+/// The daemon as `cargo run --release` builds it.
+fn release_daemon() -> Result<PathBuf> {
     sh::run(&mut sh::cargo(&["build", "--package", "berth", "--release"]))?;
     Ok(sh::target_dir().join("release/berth"))
 }
