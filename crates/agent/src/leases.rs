@@ -5,9 +5,6 @@ use berth_core::block::{BLOCK_UNITS, Block, BlockKey, Plane, State};
 use berth_store::Revision;
 use std::collections::BTreeMap;
 
-/// The plane of a network's leases has this behind the network's name.
-const SUFFIX: &str = "/leases";
-
 /// The leases of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -15,15 +12,10 @@ pub(crate) struct Leases {
     blocks: BTreeMap<BlockKey, (Revision, Vec<Cidr>)>,
 }
 
-/// The network whose leases a block records, if it does.
-fn network_of(key: &BlockKey) -> Option<&str> {
-    key.plane.network.strip_suffix(SUFFIX)
-}
-
 impl Leases {
     /// Whether a block records leases.
     pub(crate) fn records(key: &BlockKey) -> bool {
-        network_of(key).is_some()
+        key.plane.leases_of().is_some()
     }
 
     /// Takes in a block of leases, unless something newer is known: what a watch tells may be late.
@@ -45,7 +37,7 @@ impl Leases {
     pub(crate) fn mask(&self, key: &BlockKey) -> u64 {
         let mut mask = 0;
         for (of, (_, leases)) in &self.blocks {
-            if network_of(of) != Some(&*key.plane.network) || of.plane.family != key.plane.family {
+            if of.plane.leases_of() != Some(&*key.plane.network) || of.plane.family != key.plane.family {
                 continue;
             }
             mask |= leases.iter().fold(0, |mask, &lease| mask | covered(key, lease));

@@ -24,8 +24,8 @@ pub(crate) fn ask(agent: &Agent) {
         };
         let pools: Vec<_> = short.iter().filter_map(lending).collect();
         let records = |key: &BlockKey| {
-            let of = |network: &str| key.plane.network.strip_suffix("/leases") == Some(network);
-            pools.iter().any(|pool| of(&pool.network) && pool.family == key.plane.family)
+            let of = key.plane.leases_of();
+            pools.iter().any(|pool| of == Some(&*pool.network) && pool.family == key.plane.family)
         };
         ipam.blocks().map(|(key, _)| key).filter(|key| records(key)).cloned().collect()
     });

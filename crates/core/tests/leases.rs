@@ -192,3 +192,16 @@ fn a_node_at_its_cap_borrows() {
     let served = (0..16).filter(|n| add_on(&mut ipam, &format!("c{n}"), "a").is_ok()).count();
     assert_eq!(served, 4);
 }
+
+/// What a stranger uses must not be lent to the next node.
+#[test]
+fn a_lease_with_an_address_in_quarantine_stays() {
+    let mut ipam = ipam([lending(&["10.0.0.0/29"], 30, true)]);
+    let address = ip(&add_on(&mut ipam, "c", "a").unwrap());
+    let lease = ipam.leases("p").remove(0);
+    let plane = ipam.pool("p").unwrap().plane();
+    del(&mut ipam, "c");
+    ipam.quarantine(&plane, address, None, NOW).unwrap();
+    let refused = ipam.return_lease(&lease, NOW);
+    assert!(matches!(&refused, Err(Error::InUse { holders, .. }) if holders.contains("quarantine")), "{refused:?}");
+}

@@ -16,7 +16,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -54,12 +54,13 @@ pub struct Door {
     stopping: AtomicBool,
 }
 
-/// The clients nobody attends to just now.
+/// The clients.
 #[derive(Default)]
 struct Clients {
+    /// Those whom nobody attends to just now.
     waiting: HashMap<u64, Connection>,
-    /// Those who said something while they were attended to. The kernel tells of it once only.
-    missed: HashSet<u64>,
+    /// Those whom a thread attends to, and whether they have said something meanwhile: the kernel tells of it once only.
+    attended: HashMap<u64, bool>,
 }
 
 /// Who does what.
@@ -293,8 +294,10 @@ impl Door {
     fn summon(&self, number: u64) -> Option<Connection> {
         let mut clients = lock(&self.clients);
         let client = clients.waiting.remove(&number);
-        if client.is_none() {
-            clients.missed.insert(number);
+        if client.is_some() {
+            clients.attended.insert(number, false);
+        } else if let Some(spoke) = clients.attended.get_mut(&number) {
+            *spoke = true;
         }
         client
     }
@@ -304,12 +307,12 @@ impl Door {
         let more = client.has_more();
         let mut clients = lock(&self.clients);
         clients.waiting.insert(number, client);
-        (clients.missed.remove(&number) || more).then_some(number)
+        (clients.attended.remove(&number) == Some(true) || more).then_some(number)
     }
 
     /// A client is gone.
     fn forget(&self, number: u64) {
-        lock(&self.clients).missed.remove(&number);
+        lock(&self.clients).attended.remove(&number);
     }
 }
 

@@ -17,7 +17,22 @@ pub struct Plane {
     pub unit_len: u8,
 }
 
+/// The leases of a network are in a network of their own: its name with this behind it. No network's own name has a slash.
+const LEASES: &str = "/leases";
+
 impl Plane {
+    /// The network in which the leases of a network are recorded.
+    #[must_use]
+    pub fn network_of_leases(network: &str) -> Arc<str> {
+        format!("{network}{LEASES}").into()
+    }
+
+    /// The network whose leases this plane records, if it does.
+    #[must_use]
+    pub fn leases_of(&self) -> Option<&str> {
+        self.network.strip_suffix(LEASES)
+    }
+
     /// The unit that holds an address, counted from zero.
     #[must_use]
     pub fn unit_of(&self, addr: IpAddr) -> u128 {

@@ -8,7 +8,7 @@ use super::pool_index::{EVERYWHERE, Window};
 use super::units::Units;
 use super::{Entropy, Ipam, Reason, SlotId};
 use crate::addr::{Cidr, Count, Range, RangeSet, whole_units};
-use crate::block::{BlockKey, Slot, State};
+use crate::block::{BlockKey, Plane, Slot, SlotRef, State};
 use crate::error::Error;
 use crate::holder::{Attachment, Holder, Kind};
 use crate::model::{Gateway, LEASE_TYPE, Pool};
@@ -32,7 +32,7 @@ impl Pool {
     pub(super) fn of_leases(&self) -> Option<Self> {
         let lending = self.lending?;
         Some(Self {
-            network: format!("{}/leases", self.network).into(),
+            network: Plane::network_of_leases(&self.network),
             kind: LEASE_TYPE.to_owned(),
             family: self.family,
             unit_len: lending.block_len,
@@ -97,13 +97,23 @@ impl Ipam {
             .collect()
     }
 
+    /// The plane of a lease's units, and the units.
+    fn units_of(&self, lease: &Lease) -> Option<(Plane, Units)> {
+        let plane = self.pool(&lease.pool)?.plane();
+        let units = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
+        Some((plane, units))
+    }
+
+    /// The units of a lease that are in use, held or quarantined.
+    fn taken_in<'a>(&'a self, plane: &'a Plane, units: &'a Units) -> impl Iterator<Item = (u128, SlotRef<'a>)> {
+        self.slots_in(plane, units).filter(|(_, view)| view.state != State::Released)
+    }
+
     /// How many units of a lease are in use, held or quarantined, and how many it has.
     #[must_use]
     pub fn lease_usage(&self, lease: &Lease) -> (Count, Count) {
-        let Some(plane) = self.pool(&lease.pool).map(|pool| pool.plane()) else { return (Count::ZERO, Count::ZERO) };
-        let inside = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
-        let taken = self.slots_in(&plane, &inside).filter(|(_, view)| view.state != State::Released).count();
-        (Count::from(taken), inside.count())
+        let Some((plane, units)) = self.units_of(lease) else { return (Count::ZERO, Count::ZERO) };
+        (Count::from(self.taken_in(&plane, &units).count()), units.count())
     }
 
     /// Takes a lease back in which nothing is in use.
@@ -112,16 +122,15 @@ impl Ipam {
     /// [`Error::InUse`] names the holders; [`Error::Invalid`] if the node has no such lease.
     pub fn return_lease(&mut self, lease: &Lease, now: Time) -> Result<(), Error> {
         let id = self.lease_slot(lease)?;
-        let mut users = Vec::new();
-        if let Some(plane) = self.pool(&lease.pool).map(|pool| pool.plane()) {
-            let inside = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
-            let taken = self.slots_in(&plane, &inside).filter(|(_, view)| view.state != State::Released);
-            let named = taken.filter_map(|(unit, view)| Some(format!("{} by {}", plane.addr(unit), view.holder()?)));
-            users.extend(named.take(5));
-        }
-        if !users.is_empty() {
-            let object = format!("lease {} of node {:?}", lease.prefix, lease.node);
-            return Err(Error::InUse { object, holders: users.join(", ") });
+        if let Some((plane, units)) = self.units_of(lease) {
+            let by = |view: SlotRef<'_>| view.holder().map_or_else(|| "quarantine".to_owned(), |h| h.to_string());
+            let named =
+                self.taken_in(&plane, &units).map(|(unit, view)| format!("{} by {}", plane.addr(unit), by(view)));
+            let users: Vec<String> = named.take(5).collect();
+            if !users.is_empty() {
+                let object = format!("lease {} of node {:?}", lease.prefix, lease.node);
+                return Err(Error::InUse { object, holders: users.join(", ") });
+            }
         }
         let stamp = self.tick(now);
         self.write(id, Some(Slot::released(stamp)));
