@@ -9,6 +9,7 @@
 //! | [`model`] | pools, subnets, reservations: what every dialect is lowered into |
 //! | [`block`] | 64 aligned units: the unit of storage |
 //! | [`ipam`] | the state machine over all blocks |
+//! | [`reclaim`] | whether an address may come back that nobody gave back |
 //! | [`error`] | why a request was refused, and what that is called in CNI, HTTP and a shell |
 
 pub mod addr;
@@ -20,4 +21,5 @@ pub mod ipam;
 pub mod labels;
 pub mod model;
 pub mod net;
+pub mod reclaim;
 pub mod time;

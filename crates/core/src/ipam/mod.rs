@@ -13,6 +13,7 @@ mod lease;
 mod pool_index;
 mod present;
 mod reason;
+mod reclaim;
 mod release;
 mod request;
 mod runs;

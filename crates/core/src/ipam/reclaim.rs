@@ -1,0 +1,66 @@
+//! Carrying out what [`crate::reclaim`] has judged: only if the slot is still the one that was judged.
+
+use super::{Ipam, Lease, SlotId};
+use crate::block::{BlockKey, Plane, Slot, State};
+use crate::error::Error;
+use crate::time::Time;
+use std::net::IpAddr;
+
+impl Ipam {
+    /// Frees a slot if it is to the instant what was judged; says which address came back. What a sticky holder used is
+    /// kept for it.
+    pub fn reclaim(&mut self, key: &BlockKey, slot: u8, judged: &Slot, now: Time) -> Option<IpAddr> {
+        let id = self.judged(key, slot, judged)?;
+        let stamp = self.tick(now);
+        let after = match judged.state {
+            State::Active => judged.after_release(stamp),
+            _ => Slot::released(stamp),
+        };
+        self.write_over(id, Some(judged.clone()), Some(after));
+        Some(key.plane.addr(key.unit(slot)))
+    }
+
+    /// Sees to it that nobody comes back for an address that is in use; whether it was what was judged.
+    pub fn keep_no_longer(&mut self, key: &BlockKey, slot: u8, judged: &Slot) -> bool {
+        let Some(id) = self.judged(key, slot, judged) else { return false };
+        let mut after = judged.clone();
+        if let Some(holder) = &mut after.holder {
+            holder.sticky = None;
+        }
+        self.write_over(id, Some(judged.clone()), Some(after));
+        true
+    }
+
+    fn judged(&self, key: &BlockKey, slot: u8, judged: &Slot) -> Option<SlotId> {
+        let id = SlotId::new(*self.keys.get(key)?, slot);
+        self.view(id).is_some_and(|view| view.to_slot() == *judged).then_some(id)
+    }
+
+    /// The node that leases a slot, if one does.
+    #[must_use]
+    pub fn lessee_of(&self, key: &BlockKey, slot: u8) -> Option<String> {
+        let pools = self.owners.of(key);
+        pools.into_iter().find_map(|pool| self.lessee(pool as usize, key.unit(slot)))
+    }
+
+    /// Ends the lease of a node that is gone: it is anybody's again or, while something in it is taken, nobody's alone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the node has no such lease any more.
+    pub fn end_lease(&mut self, lease: &Lease, now: Time) -> Result<(), Error> {
+        match self.return_lease(lease, now) {
+            Err(Error::InUse { .. }) => self.open_lease(lease, now),
+            outcome => outcome,
+        }
+    }
+
+    /// Every block that lies in a lease, as far as anything of it was ever used.
+    #[must_use]
+    pub fn blocks_of(&self, lease: &Lease) -> Vec<BlockKey> {
+        let Some(pool) = self.pool(&lease.pool) else { return Vec::new() };
+        let plane: Plane = pool.plane();
+        let range = lease.prefix.range();
+        let key = |addr| BlockKey::of(&plane, plane.unit_of(addr)).0;
+        self.keys.range(key(range.first())..=key(range.last())).map(|(key, _)| key.clone()).collect()
+    }
+}
