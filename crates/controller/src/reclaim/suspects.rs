@@ -1,0 +1,111 @@
+//! Slots that may come back, and since when that has been so.
+
+use berth_core::block::{BlockKey, Slot};
+use berth_core::reclaim::{Class, Times};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// One slot that may come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub(super) key: BlockKey,
+    pub(super) slot: u8,
+    /// The slot as it was judged.
+    pub(super) judged: Slot,
+    pub(super) class: Class,
+    /// Whether only the keeping ends, not the use.
+    pub(super) only_forget: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Suspects(HashMap<BlockKey, BTreeMap<u8, (Suspect, Instant)>>);
+
+impl Suspects {
+    /// What a look at a block found; what is not found again is no longer suspected.
+    pub(super) fn look(&mut self, key: &BlockKey, found: Vec<Suspect>, now: Instant) {
+        if found.is_empty() {
+            self.0.remove(key);
+            return;
+        }
+        let before = self.0.remove(key).unwrap_or_default();
+        let since = |suspect: &Suspect| match before.get(&suspect.slot) {
+            Some((known, since)) if known == suspect => *since,
+            _ => now,
+        };
+        let found = found.into_iter().map(|suspect| (suspect.slot, (suspect.clone(), since(&suspect)))).collect();
+        self.0.insert(key.clone(), found);
+    }
+
+    /// Those that have been so for long enough.
+    pub(super) fn due(&self, times: &Times, now: Instant) -> Vec<Suspect> {
+        let all = self.0.values().flat_map(BTreeMap::values);
+        let is_due = |suspect: &Suspect, since: Instant| {
+            times.of(suspect.class).is_some_and(|time| now.duration_since(since) >= time)
+        };
+        all.filter(|(suspect, since)| is_due(suspect, *since)).map(|(suspect, _)| suspect.clone()).collect()
+    }
+
+    /// How long until the next is due; `None` if none will be.
+    pub(super) fn next_due(&self, times: &Times, now: Instant) -> Option<Duration> {
+        let all = self.0.values().flat_map(BTreeMap::values);
+        all.filter_map(|(suspect, since)| Some(times.of(suspect.class)?.saturating_sub(now.duration_since(*since)))).min()
+    }
+
+    /// How many there are, by class.
+    pub(super) fn count(&self) -> BTreeMap<Class, u64> {
+        let mut count = BTreeMap::new();
+        for (suspect, _) in self.0.values().flat_map(BTreeMap::values) {
+            *count.entry(suspect.class).or_default() += 1;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::addr::Family;
+    use berth_core::block::Plane;
+    use berth_core::holder::Holder;
+    use berth_core::time::Time;
+
+    fn suspect(uid: &str, class: Class) -> Suspect {
+        let plane = Plane { network: "default".into(), family: Family::V4, unit_len: 32 };
+        let holder = Holder { uid: uid.into(), ..Holder::default() };
+        Suspect {
+            key: BlockKey { plane, index: 1 },
+            slot: 5,
+            judged: Slot::active(holder, Time(1)),
+            class,
+            only_forget: false,
+        }
+    }
+
+    #[test]
+    fn one_is_due_only_after_the_time_of_its_class_without_a_break() {
+        let (mut suspects, times, start) = (Suspects::default(), Times::default(), Instant::now());
+        let one = suspect("u1", Class::NodeGone);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        suspects.look(&one.key, vec![one.clone()], start);
+        assert_eq!(suspects.next_due(&times, after(10)), Some(Duration::from_secs(50)));
+        suspects.look(&one.key, vec![one.clone()], after(30));
+        assert!(suspects.due(&times, after(59)).is_empty());
+        assert_eq!(suspects.due(&times, after(60)), [one.clone()]);
+        suspects.look(&one.key, Vec::new(), after(61));
+        suspects.look(&one.key, vec![one.clone()], after(62));
+        assert!(suspects.due(&times, after(100)).is_empty(), "it was back in between");
+        suspects.look(&one.key, vec![suspect("u2", Class::NodeGone)], after(100));
+        assert!(suspects.due(&times, after(130)).is_empty(), "another holder has its own time");
+    }
+
+    #[test]
+    fn a_class_that_is_switched_off_is_never_due() {
+        let (mut suspects, times, start) = (Suspects::default(), Times::default(), Instant::now());
+        let one = suspect("u1", Class::NodeSilent);
+        suspects.look(&one.key, vec![one.clone()], start);
+        assert!(suspects.due(&times, start + Duration::from_secs(1_000_000)).is_empty());
+        assert_eq!(suspects.next_due(&times, start), None);
+        assert_eq!(suspects.count()[&Class::NodeSilent], 1);
+    }
+}
