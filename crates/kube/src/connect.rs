@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::AbortHandle;
 
 /// A call that takes longer has failed: whoever waits for it is told to try again.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a server that did not answer is asked whether it is back.
 const PROBE: Duration = Duration::from_millis(300);
 
@@ -139,9 +140,9 @@ impl Cluster {
         self.down.load(Ordering::SeqCst)
     }
 
-    /// Runs something in the background for as long as this connection lives.
-    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(task);
+    /// Runs something in the background for as long as this connection lives, or until it is told to end.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.handle.spawn(task).abort_handle()
     }
 }
 

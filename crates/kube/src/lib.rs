@@ -9,6 +9,7 @@
 //! | [`objects`] | the configured objects (pools, subnets, reservations, claims), watched |
 //! | [`pods`] | the pods of one node, watched; single ones read |
 //! | [`places`] | namespaces and the own node, watched |
+//! | [`watch`] | the mirror behind all that is watched, for any kind of object |
 //!
 //! The engine and its stores are synchronous; the API's client is not. [`Cluster`] is the bridge: it owns the runtime,
 //! and blocks the calling thread on it.
@@ -16,11 +17,12 @@
 pub mod blocks;
 pub mod connect;
 pub mod endpoints;
+mod fold;
 pub mod objects;
 pub mod places;
 pub mod pods;
 pub mod store;
-mod watch;
+pub mod watch;
 
 pub use connect::{Cluster, Connect};
 pub use store::KubeStore;

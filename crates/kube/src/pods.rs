@@ -1,14 +1,13 @@
 //! The pods of one node: watched, and read one by one when the watch does not know them yet.
 
 use crate::connect::{CallError, Cluster};
-use crate::watch::follow;
+use crate::watch::{Bell, Mirror};
 use berth_dialects::native::pod::{Owner, Pod};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::api::{Api, ListParams, ObjectMeta, PartialObjectMeta};
-use kube::runtime::watcher::{self, Event};
-use std::collections::HashMap;
+use kube::runtime::watcher;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A static pod's mirror in the API has another UID than the pod that the runtime knows; this tells the latter.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
@@ -94,14 +93,12 @@ fn uids(meta: &ObjectMeta) -> impl Iterator<Item = String> + use<> {
     meta.uid.clone().into_iter().chain(hash)
 }
 
-type Known = Arc<Mutex<HashMap<(String, String), Arc<Pod>>>>;
-
 /// The pods of a node.
 #[derive(Clone)]
 pub struct Pods {
     cluster: Cluster,
     node: String,
-    known: Known,
+    known: Mirror<Pod>,
 }
 
 impl Pods {
@@ -110,37 +107,16 @@ impl Pods {
     pub fn new(cluster: &Cluster, node: &str) -> Self {
         let api: Api<PartialObjectMeta<ApiPod>> = Api::all(cluster.client().clone());
         let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-        let known: Known = Arc::default();
-        let told = known.clone();
-        let mut listed: Option<HashMap<(String, String), Arc<Pod>>> = None;
-        let entry = |object: &PartialObjectMeta<ApiPod>| {
-            let pod = read(&object.metadata);
-            ((pod.namespace.clone(), pod.name.clone()), Arc::new(pod))
-        };
-        cluster.spawn(follow("Pod", watcher::watcher(api, own), move |event| match event {
-            Event::Init => listed = Some(HashMap::new()),
-            Event::InitApply(object) => {
-                if let Some(listed) = &mut listed {
-                    listed.extend([entry(&object)]);
-                }
-            }
-            Event::InitDone => *lock(&told) = listed.take().unwrap_or_default(),
-            Event::Apply(object) => lock(&told).extend([entry(&object)]),
-            Event::Delete(object) => {
-                let (key, gone) = entry(&object);
-                let mut known = lock(&told);
-                if known.get(&key).is_some_and(|pod| pod.uid == gone.uid) {
-                    known.remove(&key);
-                }
-            }
-        }));
+        let keep = |object: PartialObjectMeta<ApiPod>| Some(read(&object.metadata));
+        // Nobody waits for it: a pod that it does not know is read.
+        let known = Mirror::new(cluster, ("Pod", api), own, &Bell::default(), keep);
         Self { cluster: cluster.clone(), node: node.to_owned(), known }
     }
 
     /// The pod that the runtime means, if the watch knows it.
     #[must_use]
     pub fn known(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {
-        lock(&self.known).get(&(namespace.to_owned(), name.to_owned())).filter(|pod| is_meant(pod, uid)).cloned()
+        self.known.get(namespace, name).filter(|pod| is_meant(pod, uid))
     }
 
     /// The pod as the server has it now; `None` if it is gone or another of its name is there.
@@ -164,8 +140,4 @@ impl Pods {
         let pods = self.cluster.wait(api.list_metadata(&ListParams::default().fields(&own)))?;
         Ok(pods.items.iter().flat_map(|pod| uids(&pod.metadata)).collect())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,16 @@
 //! The block store over the API server: what is answered is written there first.
 
-use crate::blocks::{Blocks, decode, is_wanted, nodes};
+use crate::blocks::{BlockObject, Blocks, decode, is_wanted, nodes};
 use crate::connect::{CallError, Cluster};
-use crate::watch::follow;
+use crate::fold::Fold;
+use crate::watch::{follow, key_of, lock, projected};
 use berth_core::block::{Block, BlockKey};
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use futures::future::{join_all, try_join_all};
 use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Blocks in the API server, as one node sees them.
@@ -43,17 +44,24 @@ impl KubeStore {
         let watched = watcher::Config::default().labels(&Blocks::of_node(node));
         let stream = watcher::watcher(blocks.api().clone(), watched);
         let told = news.clone();
-        cluster.spawn(follow("IPBlock", stream, move |event| match event {
-            Event::Apply(object) | Event::InitApply(object) => {
-                let (mut news, block) = (lock(&told), decode(&object));
-                if is_wanted(&object) {
-                    news.wanted.extend(block.as_ref().map(|(key, ..)| key.clone()));
-                }
-                news.changed.extend(block);
+        // What is in a block is kept by the engine; here it is enough to know which ones the watch has in sight.
+        let mut in_sight: Fold<BlockKey> = Fold::default();
+        cluster.spawn(follow("IPBlock".to_owned(), stream, move |event| {
+            let Ok(event) = event else { return };
+            let mut news = lock(&told);
+            let entry = |object: BlockObject| {
+                let (key, wanted) = (key_of(&object), is_wanted(&object));
+                (key, decode(&object), wanted)
+            };
+            let event = projected(event, entry);
+            if let Event::Apply((_, Some(stored), wanted)) | Event::InitApply((_, Some(stored), wanted)) = &event {
+                news.wanted.extend(wanted.then(|| stored.0.clone()));
+                news.changed.push(stored.clone());
             }
-            // Gone, or only without a holder of this node: the watch does not tell which.
-            Event::Delete(object) => lock(&told).lost_sight.extend(decode(&object).map(|(key, ..)| key)),
-            Event::Init | Event::InitDone => {}
+            let event = projected(event, |(key, stored, _)| (key, stored.map(|(block, ..)| block)));
+            // Gone, or only without a holder of this node: the watch does not tell which, a list even less.
+            let gone = in_sight.take_in(event).into_iter().filter(|change| change.after.is_none());
+            news.lost_sight.extend(gone.filter_map(|change| change.before).map(|key| (*key).clone()));
         }));
         Self { cluster, blocks, node: node.to_owned(), news }
     }
@@ -177,8 +185,4 @@ fn unreachable(error: &CallError) -> StoreError {
         Some(status @ (400 | 401 | 403 | 404 | 413 | 422)) => StoreError::Refused { status, reason: error.to_string() },
         _ => StoreError::Unreachable(error.to_string()),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

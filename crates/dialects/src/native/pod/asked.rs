@@ -24,7 +24,7 @@ pub struct Asked<'a> {
 }
 
 /// A pod.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Its namespace.
     pub namespace: String,
@@ -52,7 +52,7 @@ impl Pod {
 }
 
 /// An owner reference.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// Group and version, e.g. `apps/v1`.
     pub api_version: String,
