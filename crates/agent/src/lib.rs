@@ -10,7 +10,6 @@
 //! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
 //! | [`networks`] | the networks this node is in |
-//! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
 //! | [`run`] | starting and stopping |
@@ -19,7 +18,6 @@ mod agent;
 mod check;
 mod explain;
 mod flush;
-mod health;
 mod leases;
 mod networks;
 mod run;

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{flush, health, networks, scarcity};
+use crate::{flush, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
@@ -12,7 +12,7 @@ use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
 use berth_kube::{Cluster, Connect, KubeStore};
-use berth_server::{LogFormat, Metrics};
+use berth_server::{LogFormat, Metrics, serve_probes};
 use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock};
 use berth_wire::boot;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -86,7 +86,12 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let door = Door::open(listener, agent.clone())?;
     let ready = Arc::new(AtomicBool::new(true));
     if let Some(address) = options.listen {
-        let bound = health::serve(address, ready.clone(), agent.clone());
+        let (ready, counted) = (ready.clone(), agent.clone());
+        let is_ready = move || match ready.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err("what this node holds is still being restored"),
+        };
+        let bound = serve_probes(address, is_ready, move || counted.metrics.scrape_engine(&counted.engine));
         let bound = bound.with_context(|| format!("listen on http://{address}; choose another with --listen"))?;
         info!(health = %bound, "serving /readyz and /metrics");
     }

@@ -13,7 +13,7 @@ use berth_core::error::Error;
 use berth_core::holder::Holder;
 use berth_core::ipam::{Given, Outcome};
 use berth_dialects::native::claim_status;
-use berth_dialects::native::endpoint::{EndpointAddress, EndpointInterface};
+use berth_dialects::native::endpoint::{EndpointAddress, EndpointInterface, EndpointOwner, EndpointSpec};
 use berth_dialects::native::pod::{Interface, Pod, Routes};
 use berth_door::door::before_waiting;
 use berth_kube::endpoints::BoundClaim;
@@ -136,8 +136,13 @@ impl Agent {
                 routes: outcome.routes.clone(),
                 dns: outcome.dns.clone(),
             };
-            let who = (pod.uid.as_str(), self.node.as_str());
-            self.endpoints.record(&pod.namespace, &pod.name, who, &interface).map_err(|error| unreachable(&error))?;
+            let owner = pod.owners.iter().find(|owner| owner.controller).map(|owner| EndpointOwner {
+                api_version: owner.api_version.clone(),
+                kind: owner.kind.clone(),
+                name: owner.name.clone(),
+            });
+            let who = EndpointSpec { uid: pod.uid.clone(), node: self.node.clone(), owner, interfaces: Vec::new() };
+            self.endpoints.record(&pod.namespace, &pod.name, &who, &interface).map_err(|error| unreachable(&error))?;
         }
         routes.apply(outcome);
         Ok(())

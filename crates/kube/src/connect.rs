@@ -141,7 +141,7 @@ impl Cluster {
     }
 
     /// Runs something in the background for as long as this connection lives, or until it is told to end.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.handle.spawn(task).abort_handle()
     }
 }

@@ -2,9 +2,10 @@
 //! is found again on another node.
 
 use crate::connect::{CallError, Cluster};
+use crate::objects::resource_of;
 use berth_dialects::native::endpoint::{EndpointInterface, EndpointSpec};
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Object, PostParams, Preconditions,
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Object, PostParams, Preconditions,
 };
 use kube::core::NotUsed;
 use serde_json::Value;
@@ -13,7 +14,20 @@ use std::net::IpAddr;
 /// How often a write is tried that another's keeps forestalling.
 const ATTEMPTS: usize = 8;
 
-type EndpointObject = Object<EndpointSpec, NotUsed>;
+/// What a pod holds, as the API server has it.
+pub type EndpointObject = Object<EndpointSpec, NotUsed>;
+
+/// Where IPEndpoints are.
+#[must_use]
+pub fn endpoint_resource() -> ApiResource {
+    resource_of("IPEndpoint")
+}
+
+/// Where IPClaims are.
+#[must_use]
+pub fn claim_resource() -> ApiResource {
+    resource_of("IPClaim")
+}
 
 /// The objects of a cluster that say what sticky holders have.
 #[derive(Clone)]
@@ -35,14 +49,7 @@ impl Endpoints {
     /// The objects of a cluster.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
-        let resource = |kind: &str, plural: &str| {
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("berth.io", "v1alpha1", kind), plural)
-        };
-        Self {
-            cluster: cluster.clone(),
-            endpoints: resource("IPEndpoint", "ipendpoints"),
-            claims: resource("IPClaim", "ipclaims"),
-        }
+        Self { cluster: cluster.clone(), endpoints: endpoint_resource(), claims: claim_resource() }
     }
 
     fn endpoints(&self, namespace: &str) -> Api<EndpointObject> {
@@ -73,7 +80,8 @@ impl Endpoints {
         Ok(found.items.into_iter().map(row).collect())
     }
 
-    /// Records an interface of a pod. What a pod of the same name held that came before is replaced.
+    /// Records an interface of a pod, which `who` describes. What a pod of the same name held that came before is
+    /// replaced.
     ///
     /// # Errors
     /// If it is not recorded.
@@ -81,17 +89,17 @@ impl Endpoints {
         &self,
         namespace: &str,
         pod: &str,
-        (uid, node): (&str, &str),
+        who: &EndpointSpec,
         interface: &EndpointInterface,
     ) -> Result<(), CallError> {
         let api = self.endpoints(namespace);
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let found = self.cluster.wait(api.get_opt(pod))?;
-            let fresh = EndpointSpec { uid: uid.to_owned(), node: node.to_owned(), interfaces: Vec::new() };
-            let mut spec = found.as_ref().map(|object| object.spec.clone()).filter(|spec| spec.uid == uid);
-            let spec = spec.get_or_insert(fresh);
-            node.clone_into(&mut spec.node);
+            let mut spec = found.as_ref().map(|object| object.spec.clone()).filter(|spec| spec.uid == who.uid);
+            let spec = spec.get_or_insert_with(|| who.clone());
+            spec.node.clone_from(&who.node);
+            spec.owner.clone_from(&who.owner);
             match spec.interfaces.iter_mut().find(|known| known.name == interface.name) {
                 Some(known) if known == interface => {
                     if found.as_ref().is_some_and(|object| object.spec == *spec) {

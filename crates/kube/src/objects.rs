@@ -80,9 +80,20 @@ impl Objects {
 }
 
 fn api(cluster: &Cluster, kind: &kinds::KindInfo) -> Api<DynamicObject> {
+    Api::all_with(cluster.client().clone(), &resource(kind))
+}
+
+fn resource(kind: &kinds::KindInfo) -> ApiResource {
     let (group, version) = kind.api_version().split_once('/').unwrap_or_default();
-    let gvk = GroupVersionKind::gvk(group, version, kind.kind);
-    Api::all_with(cluster.client().clone(), &ApiResource::from_gvk_with_plural(&gvk, kind.plural))
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind.kind), kind.plural)
+}
+
+/// Where the objects of one of Berth's own kinds are.
+#[must_use]
+pub fn resource_of(kind: &str) -> ApiResource {
+    let native = |info: &&kinds::KindInfo| info.kind == kind && info.dialect == kinds::Dialect::Native;
+    let known = kinds::KINDS.iter().find(native).map(resource);
+    known.unwrap_or_else(|| ApiResource::from_gvk(&GroupVersionKind::gvk("berth.io", "v1alpha1", kind)))
 }
 
 /// The object in Berth's own form. Its status is no part of the configuration.
@@ -99,5 +110,9 @@ fn read(kind: &kinds::KindInfo, object: &DynamicObject) -> Option<Object> {
     own.metadata.labels = meta.labels.clone().unwrap_or_default();
     own.metadata.annotations = meta.annotations.clone().unwrap_or_default();
     own.metadata.uid = meta.uid.clone();
+    if kind.kind == "IPPool" && meta.deletion_timestamp.is_some() {
+        // It is on its way out, and waits for what is in use: nothing new is given out.
+        own.spec["disabled"] = true.into();
+    }
     Some(own)
 }

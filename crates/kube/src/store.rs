@@ -3,7 +3,7 @@
 use crate::blocks::{BlockObject, Blocks, decode, is_wanted, nodes};
 use crate::connect::{CallError, Cluster};
 use crate::fold::Fold;
-use crate::watch::{follow, key_of, lock, projected};
+use crate::watch::{Bell, follow, key_of, lock, projected};
 use berth_core::block::{Block, BlockKey};
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use futures::future::{join_all, try_join_all};
@@ -13,12 +13,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks in the API server, as one node sees them.
+/// Blocks in the API server, as one node sees them, or as somebody does who watches all.
 #[derive(Clone)]
 pub struct KubeStore {
     cluster: Cluster,
     blocks: Blocks,
-    node: String,
+    /// Whose blocks are watched; all if it is nobody's.
+    node: Option<String>,
     news: Arc<Mutex<News>>,
 }
 
@@ -33,6 +34,22 @@ struct News {
     doubtful: BTreeSet<BlockKey>,
     /// Blocks of leases of which somebody needs one to be opened.
     wanted: BTreeSet<BlockKey>,
+    listeners: Vec<Touched>,
+}
+
+/// The blocks that have changed since they were last taken.
+#[derive(Clone, Default)]
+pub struct Touched {
+    keys: Arc<Mutex<BTreeSet<BlockKey>>>,
+    bell: Bell,
+}
+
+impl Touched {
+    /// Takes them; each once, however often it changed.
+    #[must_use]
+    pub fn take(&self) -> BTreeSet<BlockKey> {
+        std::mem::take(&mut *lock(&self.keys))
+    }
 }
 
 impl KubeStore {
@@ -40,8 +57,19 @@ impl KubeStore {
     #[must_use]
     pub fn new(cluster: Cluster, node: &str) -> Self {
         let blocks = Blocks::new(cluster.client().clone(), node);
-        let news: Arc<Mutex<News>> = Arc::default();
         let watched = watcher::Config::default().labels(&Blocks::of_node(node));
+        Self::watching(cluster, blocks, Some(node.to_owned()), watched)
+    }
+
+    /// The store of somebody who is told of changes to all blocks, and writes in this name.
+    #[must_use]
+    pub fn of_cluster(cluster: Cluster, writer: &str) -> Self {
+        let blocks = Blocks::new(cluster.client().clone(), writer);
+        Self::watching(cluster, blocks, None, watcher::Config::default())
+    }
+
+    fn watching(cluster: Cluster, blocks: Blocks, node: Option<String>, watched: watcher::Config) -> Self {
+        let news: Arc<Mutex<News>> = Arc::default();
         let stream = watcher::watcher(blocks.api().clone(), watched);
         let told = news.clone();
         // What is in a block is kept by the engine; here it is enough to know which ones the watch has in sight.
@@ -56,18 +84,39 @@ impl KubeStore {
             let event = projected(event, entry);
             if let Event::Apply((_, Some(stored), wanted)) | Event::InitApply((_, Some(stored), wanted)) = &event {
                 news.wanted.extend(wanted.then(|| stored.0.clone()));
+                news.touch(&stored.0);
                 news.changed.push(stored.clone());
             }
             let event = projected(event, |(key, stored, _)| (key, stored.map(|(block, ..)| block)));
             // Gone, or only without a holder of this node: the watch does not tell which, a list even less.
             let gone = in_sight.take_in(event).into_iter().filter(|change| change.after.is_none());
-            news.lost_sight.extend(gone.filter_map(|change| change.before).map(|key| (*key).clone()));
+            for key in gone.filter_map(|change| change.before) {
+                news.touch(&key);
+                news.lost_sight.insert((*key).clone());
+            }
         }));
-        Self { cluster, blocks, node: node.to_owned(), news }
+        Self { cluster, blocks, node, news }
+    }
+}
+
+impl News {
+    fn touch(&self, key: &BlockKey) {
+        for listener in &self.listeners {
+            lock(&listener.keys).insert(key.clone());
+            listener.bell.ring();
+        }
     }
 }
 
 impl KubeStore {
+    /// Collects the blocks that change from now on, and rings the bell for each.
+    #[must_use]
+    pub fn touched(&self, bell: &Bell) -> Touched {
+        let touched = Touched { bell: bell.clone(), ..Touched::default() };
+        lock(&self.news).listeners.push(touched.clone());
+        touched
+    }
+
     /// Tells whoever has leases in a block that this node needs addresses.
     ///
     /// # Errors
@@ -96,8 +145,8 @@ impl BlockStore for KubeStore {
     }
 
     fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let own = Blocks::of_node(&self.node);
-        self.cluster.wait(self.blocks.list(Some(&own))).map_err(|error| unreachable(&error))
+        let own = self.node.as_deref().map(Blocks::of_node);
+        self.cluster.wait(self.blocks.list(own.as_deref())).map_err(|error| unreachable(&error))
     }
 
     fn is_shared(&self) -> bool {
@@ -164,7 +213,7 @@ impl BlockStore for KubeStore {
 
     fn follows(&self, _key: &BlockKey, block: &Block) -> bool {
         // What the watch selects.
-        nodes(block).contains(&self.node)
+        self.node.as_ref().is_none_or(|node| nodes(block).contains(node))
     }
 
     fn is_unsure(&self) -> bool {

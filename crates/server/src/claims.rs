@@ -1,7 +1,6 @@
 //! Claims: named addresses, bound when the claim is made, used by one container at a time, kept in between.
 
 use crate::node::Node;
-use berth_core::block::Plane;
 use berth_core::error::Error;
 use berth_core::holder::Sticky;
 use berth_core::ipam::{Group, Request};
@@ -31,19 +30,9 @@ pub(crate) fn bind(context: &mut Context<'_>, old: Option<&Object>, new: &Object
     if asked_before.is_some_and(|before| !same(&before, &claim.group)) {
         unbind(context, new, &claim)?;
     }
-    if !context.ipam.of_identity(&claim.identity).is_empty() {
-        return Ok(());
-    }
     let mut request = claim.request();
     node.clone_into(&mut request.subject.node);
-    let outcome = context.ipam.allocate(&request, context.now, context.entropy)?;
-    for given in outcome.given {
-        let (family, unit_len) = (given.unit.family(), given.unit.prefix_len());
-        let plane = Plane { network: given.network.as_str().into(), family, unit_len };
-        context.ipam.release_address(&given.network, given.address(), context.now)?;
-        context.ipam.hold(&plane, given.address(), claim.holder(), context.now)?;
-    }
-    Ok(())
+    context.ipam.keep(&request, context.now, context.entropy).map(drop)
 }
 
 fn same(a: &Group, b: &Group) -> bool {

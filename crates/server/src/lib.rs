@@ -8,6 +8,7 @@
 //! | `socket` | what the plugin asks for, in the words of the core |
 //! | `status` | whether an ADD could be served, found out by trying |
 //! | `http` | the door for people and programs |
+//! | `probes` | health and metrics of processes that serve no other HTTP |
 //! | `chores` | what time does: expiry, compaction, pruning |
 
 mod chores;
@@ -17,6 +18,7 @@ mod logging;
 mod metrics;
 mod node;
 mod objects;
+mod probes;
 mod run;
 mod socket;
 mod status;
@@ -27,4 +29,5 @@ pub use http::{explanation, openapi_json};
 pub use logging::{LogFormat, init as init_logging};
 pub use metrics::{Metrics, metrics_markdown};
 pub use node::{Node, now, seed};
+pub use probes::serve_probes;
 pub use run::{ServeOptions, serve};

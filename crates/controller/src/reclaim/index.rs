@@ -38,23 +38,23 @@ impl Index {
         }
     }
 
-    fn of(&self, tag: &Tag) -> impl Iterator<Item = &BlockKey> {
-        self.blocks.get(tag).into_iter().flatten()
+    fn of(&self, tag: Tag) -> impl Iterator<Item = &BlockKey> + use<'_> {
+        self.blocks.get(&tag).into_iter().flatten()
     }
 
     /// The blocks that speak of a pod.
     pub(super) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(&Tag::Pod(namespace.to_owned(), name.to_owned()))
+        self.of(Tag::Pod(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of a node.
     pub(super) fn of_node(&self, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(&Tag::Node(name.to_owned()))
+        self.of(Tag::Node(name.to_owned()))
     }
 
     /// The blocks that speak of a claim.
     pub(super) fn of_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(&Tag::Claim(namespace.to_owned(), name.to_owned()))
+        self.of(Tag::Claim(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of pods which a StatefulSet of this name would have.

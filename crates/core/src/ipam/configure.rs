@@ -178,6 +178,15 @@ impl Ipam {
     /// [`Error::Invalid`] or [`Error::InUse`].
     pub fn admits(&self, next: &Config) -> Result<(), Error> {
         next.validate()?;
+        self.spares_users(next)
+    }
+
+    /// Whether no address in use, held or quarantined would lose its pool or be left out of it under `next`, whether or
+    /// not that makes sense otherwise.
+    ///
+    /// # Errors
+    /// [`Error::InUse`].
+    pub fn spares_users(&self, next: &Config) -> Result<(), Error> {
         for state in &self.pools {
             let old = &state.pool;
             let units = |set: &RangeSet| Units::new(set, old.family, old.unit_len);

@@ -3,8 +3,10 @@
 use super::{Ipam, Lease, SlotId};
 use crate::block::{BlockKey, Plane, Slot, State};
 use crate::error::Error;
+use crate::model::Pool;
 use crate::time::Time;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Ipam {
     /// Frees a slot if it is to the instant what was judged; says which address came back. What a sticky holder used is
@@ -41,6 +43,19 @@ impl Ipam {
     pub fn lessee_of(&self, key: &BlockKey, slot: u8) -> Option<String> {
         let pools = self.owners.of(key);
         pools.into_iter().find_map(|pool| self.lessee(pool as usize, key.unit(slot)))
+    }
+
+    /// The pools that have a slot.
+    #[must_use]
+    pub fn pools_of(&self, key: &BlockKey, slot: u8) -> Vec<String> {
+        let own = self.owners.of(key).into_iter().map(|pool| &self.pools[pool as usize]);
+        own.filter(|state| state.own.has(key.index, slot)).map(|state| state.pool.name.clone()).collect()
+    }
+
+    /// The pools that have slots of a block.
+    #[must_use]
+    pub fn pools_at(&self, key: &BlockKey) -> Vec<Arc<Pool>> {
+        self.owners.of(key).into_iter().map(|pool| self.pools[pool as usize].pool.clone()).collect()
     }
 
     /// Ends the lease of a node that is gone: it is anybody's again or, while something in it is taken, nobody's alone.

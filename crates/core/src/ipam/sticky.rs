@@ -1,8 +1,8 @@
 //! Addresses that stay with their holder while it is away, and what a holder left behind when it came back.
 
 use super::select::Candidate;
-use super::{Given, Group, Ipam, Reason, Request, SlotId};
-use crate::block::{Slot, State};
+use super::{Entropy, Given, Group, Ipam, Reason, Request, SlotId};
+use crate::block::{Plane, Slot, State};
 use crate::error::Error;
 use crate::holder::{Holder, Sticky};
 use crate::time::Time;
@@ -13,6 +13,27 @@ impl Ipam {
     pub(super) fn kept_for(&self, request: &Request) -> Vec<SlotId> {
         let own = request.holder.sticky.as_ref().map(|sticky| sticky.identity.clone());
         own.or_else(|| pod_identity(request)).map(|id| self.find_identity(&id)).unwrap_or_default()
+    }
+
+    /// Picks what a request asks for and keeps it, without a deadline, until its holder first uses it. What is kept for the
+    /// holder already stays.
+    ///
+    /// # Errors
+    /// Those of [`Ipam::allocate`]; [`Error::Invalid`] if the holder has no identity to keep it for.
+    pub fn keep(&mut self, request: &Request, now: Time, entropy: &mut Entropy) -> Result<Vec<IpAddr>, Error> {
+        let identity = request.holder.sticky.as_ref().map(|sticky| sticky.identity.clone()).unwrap_or_default();
+        let kept = self.of_identity(&identity);
+        if !identity.is_empty() && !kept.is_empty() {
+            return Ok(kept);
+        }
+        let given = self.allocate(request, now, entropy)?.given;
+        for given in &given {
+            let (family, unit_len) = (given.unit.family(), given.unit.prefix_len());
+            let plane = Plane { network: given.network.as_str().into(), family, unit_len };
+            self.release_address(&given.network, given.address(), now)?;
+            self.hold(&plane, given.address(), request.holder.clone(), now)?;
+        }
+        Ok(given.iter().map(Given::address).collect())
     }
 
     /// Gives the first kept address that fits the group back to its holder.

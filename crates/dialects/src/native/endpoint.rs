@@ -14,9 +14,32 @@ pub struct EndpointSpec {
     pub uid: String,
     /// The node that the pod runs on, or ran on last.
     pub node: String,
+    /// The controller that made the pod: what tells whether a pod of this name comes back. Absent for a pod without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<EndpointOwner>,
     /// Its interfaces, in the order in which they were attached.
     #[serde(default)]
     pub interfaces: Vec<EndpointInterface>,
+}
+
+/// The controller of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndpointOwner {
+    /// Group and version, e.g. `apps/v1`.
+    pub api_version: String,
+    /// Kind, e.g. `StatefulSet`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+}
+
+impl EndpointOwner {
+    /// Whether it is one of Kubernetes' own workloads.
+    #[must_use]
+    pub fn is_of_kubernetes(&self) -> bool {
+        self.api_version.split('/').next() == Some("apps")
+    }
 }
 
 /// One interface of a pod.
@@ -64,6 +87,7 @@ mod tests {
         let full = json!({
             "uid": "0f3c1f5e-8b7d-4c6e-9a35-1d2f3a4b5c6d",
             "node": "n1",
+            "owner": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
             "interfaces": [{
                 "name": "eth0",
                 "network": "blue",

@@ -15,7 +15,7 @@ pub mod subnet;
 
 pub use block::BlockSpec;
 pub use claim::{Claim, ClaimSpec};
-pub use endpoint::{EndpointAddress, EndpointInterface, EndpointSpec};
+pub use endpoint::{EndpointAddress, EndpointInterface, EndpointOwner, EndpointSpec};
 pub use pool::PoolSpec;
 pub use reservation::ReservationSpec;
 pub use selector::{Expression, LabelSelector};

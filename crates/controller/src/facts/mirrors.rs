@@ -1,0 +1,100 @@
+//! Copies of what the API server has, kept by watches.
+
+use super::Look;
+use super::read::{self, Ordinals, PodFacts, Record};
+use berth_core::reclaim::{Keeper, Node, Pod};
+use berth_dialects::native::endpoint::{EndpointOwner, EndpointSpec};
+use berth_kube::Cluster;
+use berth_kube::connect::CallError;
+use berth_kube::endpoints::{EndpointObject, endpoint_resource};
+use berth_kube::objects::resource_of;
+use berth_kube::watch::{Bell, Mirror};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1 as api;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::watcher::Config;
+
+/// The copies.
+pub(crate) struct Mirrors {
+    pub(crate) pods: Mirror<PodFacts>,
+    pub(crate) nodes: Mirror<Node>,
+    pub(crate) sets: Mirror<Ordinals>,
+    pub(crate) endpoints: Mirror<EndpointSpec>,
+    /// IPPools, IPSubnets and IPClaims, without their specs.
+    pub(crate) pools: Mirror<Record>,
+    pub(crate) subnets: Mirror<Record>,
+    pub(crate) claims: Mirror<Record>,
+}
+
+impl Mirrors {
+    /// Begins to follow everything.
+    pub(crate) fn new(cluster: &Cluster, bell: &Bell) -> Self {
+        let client = || cluster.client().clone();
+        let (pods, nodes): (Api<api::Pod>, Api<api::Node>) = (Api::all(client()), Api::all(client()));
+        let sets: Api<StatefulSet> = Api::all(client());
+        let endpoints: Api<EndpointObject> = Api::all_with(client(), &endpoint_resource());
+        let all = Config::default;
+        let records = |kind: &'static str| {
+            let api: Api<DynamicObject> = Api::all_with(client(), &resource_of(kind));
+            Mirror::new(cluster, (kind, api), all(), bell, |object| Some(Record::read(object)))
+        };
+        Self {
+            pods: Mirror::new(cluster, ("Pod", pods), all(), bell, |pod| Some(PodFacts::read(&pod))),
+            nodes: Mirror::new(cluster, ("Node", nodes), all(), bell, |node| Some(read::node(&node))),
+            sets: Mirror::new(cluster, ("StatefulSet", sets), all(), bell, |set| Some(Ordinals::read(&set))),
+            endpoints: Mirror::new(cluster, ("IPEndpoint", endpoints), all(), bell, |object| Some(object.spec)),
+            pools: records("IPPool"),
+            subnets: records("IPSubnet"),
+            claims: records("IPClaim"),
+        }
+    }
+
+    /// Waits until everything has been listed once.
+    pub(crate) fn wait_for_sync(&self) -> Result<(), CallError> {
+        self.pods.wait_for_sync()?;
+        self.nodes.wait_for_sync()?;
+        self.sets.wait_for_sync()?;
+        self.endpoints.wait_for_sync()?;
+        self.pools.wait_for_sync()?;
+        self.subnets.wait_for_sync()?;
+        self.claims.wait_for_sync()
+    }
+
+    /// Who made the pod that an address is kept for.
+    pub(crate) fn owner(&self, namespace: &str, pod: &str) -> Option<EndpointOwner> {
+        self.endpoints.get(namespace, pod)?.owner.clone()
+    }
+}
+
+impl Look for Mirrors {
+    fn pod(&self, namespace: &str, name: &str, uid: &str) -> Pod {
+        if !self.pods.is_synced() {
+            return Pod::Unknown;
+        }
+        self.pods.get(namespace, name).map_or(Pod::Absent, |pod| pod.seen_by(uid))
+    }
+
+    fn node(&self, name: &str) -> Node {
+        if !self.nodes.is_synced() {
+            return Node::Unknown;
+        }
+        self.nodes.get("", name).map_or(Node::Gone, |node| *node)
+    }
+
+    fn will_return(&self, namespace: &str, pod: &str) -> Keeper {
+        let Some(owner) = self.owner(namespace, pod) else { return Keeper::Unknown };
+        if !self.sets.is_synced() || owner.kind != "StatefulSet" {
+            return Keeper::Unknown;
+        }
+        if !owner.is_of_kubernetes() {
+            // Not watched here; the server is asked when it comes to it.
+            return Keeper::NotWanted;
+        }
+        self.sets.get(namespace, &owner.name).map_or(Keeper::NotWanted, |set| set.want(&owner.name, pod))
+    }
+
+    fn claim(&self, namespace: &str, name: &str) -> Keeper {
+        let gone = self.claims.is_synced() && self.claims.get(namespace, name).is_none();
+        if gone { Keeper::NoClaim } else { Keeper::Unknown }
+    }
+}

@@ -1,0 +1,124 @@
+//! Pools and subnets that are in use are not deleted: a finalizer keeps them, whatever admission let through, until the
+//! last address is back. Meanwhile a pool gives out nothing new, and says who holds it up.
+
+use crate::events::{Events, Reason, object};
+use crate::facts::Record;
+use crate::leader::Seat;
+use crate::world::World;
+use berth_core::error::Error;
+use berth_core::ipam::{Config, Ipam};
+use berth_kube::connect::CallError;
+use berth_kube::objects::resource_of;
+use berth_kube::watch::Mirror;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::{debug, info};
+
+/// What keeps an object that is in use.
+pub(crate) const FINALIZER: &str = "berth.io/in-use";
+/// How often an object that cannot go yet is looked at and its users named.
+const PACE: Duration = Duration::from_secs(2);
+const REMIND: Duration = Duration::from_secs(60);
+
+/// Keeps objects that are in use.
+pub(crate) struct Guard {
+    world: Arc<World>,
+    events: Events,
+    told: HashMap<String, Instant>,
+    seen: (u64, u64),
+    waiting: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
+        Self { world, events, told: HashMap::new(), seen: (0, 0), waiting: true }
+    }
+
+    /// One round; how long the next may wait if nothing happens.
+    pub(crate) fn round(&mut self, seat: &Seat) -> Duration {
+        let mirrors = &self.world.mirrors;
+        let versions = (mirrors.pools.version(), mirrors.subnets.version());
+        if !seat.leads() || (versions == self.seen && !self.waiting) {
+            return PACE;
+        }
+        self.seen = versions;
+        self.world.refresh();
+        let world = self.world.clone();
+        self.waiting = false;
+        for (kind, mirror) in [("IPPool", &world.mirrors.pools), ("IPSubnet", &world.mirrors.subnets)] {
+            self.look(kind, mirror);
+        }
+        PACE
+    }
+
+    fn look(&mut self, kind: &'static str, mirror: &Mirror<Record>) {
+        for (key, record) in mirror.snapshot().0 {
+            let guarded = record.finalizers.iter().any(|own| own == FINALIZER);
+            let outcome = match (record.going, guarded) {
+                (false, false) => self.set(kind, &key.name, &record, true),
+                (true, true) => match self.world.engine.read(|ipam| users(ipam, kind, &key.name)) {
+                    None => self.set(kind, &key.name, &record, false),
+                    Some(users) => {
+                        self.waiting = true;
+                        self.remind(kind, &key.name, &record, users);
+                        Ok(())
+                    }
+                },
+                _ => Ok(()),
+            };
+            if let Err(error) = outcome {
+                debug!(%error, kind, name = key.name, "could not change the finalizer; it is tried again");
+                self.waiting = true;
+            }
+        }
+    }
+
+    /// Puts the finalizer on or takes it off, if the object is what it was.
+    fn set(&self, kind: &str, name: &str, record: &Record, on: bool) -> Result<(), CallError> {
+        let mut finalizers: Vec<&str> =
+            record.finalizers.iter().map(String::as_str).filter(|own| *own != FINALIZER).collect();
+        if on {
+            finalizers.push(FINALIZER);
+        }
+        let api: Api<DynamicObject> = Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
+        let patch = json!({"metadata": {"resourceVersion": record.version, "finalizers": finalizers}});
+        match self.world.cluster.wait(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))) {
+            // It is gone, or changed meanwhile and is looked at again.
+            Err(error) if !matches!(error.status(), Some(404 | 409)) => Err(error),
+            outcome => {
+                if outcome.is_ok() && !on {
+                    info!(kind, name, "nothing of it is in use any more; it may go");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn remind(&mut self, kind: &str, name: &str, record: &Record, users: String) {
+        let now = Instant::now();
+        let due = self.told.get(&record.uid).is_none_or(|told| now.duration_since(*told) >= REMIND);
+        if due {
+            self.told.insert(record.uid.clone(), now);
+            self.events.tell(object(kind, None, name, Some(&record.uid)), Reason::InUse, users);
+        }
+    }
+}
+
+/// Who uses an object, in words; `None` if nobody does.
+fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
+    let config = ipam.config();
+    if kind == "IPSubnet" {
+        let own = config.pools.values().filter(|pool| pool.subnet.as_deref() == Some(name));
+        let pools: Vec<&str> = own.map(|pool| pool.name.as_str()).take(5).collect();
+        return (!pools.is_empty()).then(|| format!("IPPools are cut from it: {}", pools.join(", ")));
+    }
+    let mut without: Config = config.clone();
+    without.pools.remove(name);
+    match ipam.spares_users(&without) {
+        Err(Error::InUse { holders, .. }) => Some(format!("in use: {holders}")),
+        _ => None,
+    }
+}

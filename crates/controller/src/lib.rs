@@ -1,0 +1,29 @@
+//! `berth controller`: what keeps a cluster's addresses right without anyone looking.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`world`] | all that is known: blocks in an engine, everything else in mirrors |
+//! | [`facts`] | what is known of pods, nodes and claims, from a mirror or from the server itself |
+//! | [`reclaim`] | addresses whose users are gone come back |
+//! | [`claims`] | claims are bound when they are made |
+//! | [`guard`] | what is in use is not deleted |
+//! | [`status`] | how full pools and subnets are |
+//! | [`leader`] | which of several replicas writes |
+//! | [`events`], [`metrics`] | what people and Prometheus are told |
+//! | [`run`] | starting and stopping |
+//!
+//! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
+//! and writes by compare-and-swap. Every replica looks; only the leader writes.
+
+mod claims;
+mod events;
+mod facts;
+mod guard;
+mod leader;
+mod metrics;
+mod reclaim;
+mod run;
+mod status;
+mod world;
+
+pub use run::{ControllerOptions, run, serve};

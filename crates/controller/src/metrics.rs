@@ -1,0 +1,73 @@
+//! What the controller counts, for Prometheus.
+
+use berth_core::reclaim::Class;
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfClass {
+    class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
+}
+
+/// The counters of a controller.
+pub(crate) struct Metrics {
+    registry: Registry,
+    reclaimed: Family<OfClass, Counter>,
+    suspected: Family<OfClass, Gauge>,
+    status_writes: Family<OfKind, Counter>,
+    leads: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("berth_controller");
+        let (reclaimed, suspected): (Family<OfClass, Counter>, Family<OfClass, Gauge>) = Default::default();
+        let (status_writes, leads): (Family<OfKind, Counter>, Gauge) = Default::default();
+        registry.register("reclaimed", "Addresses that came back though nobody gave them back", reclaimed.clone());
+        registry.register("suspected", "Addresses that may come back and wait for their time", suspected.clone());
+        registry.register("status_writes", "Writes of an object's status, by kind", status_writes.clone());
+        registry.register("leads", "1 on the replica that writes", leads.clone());
+        for class in Class::ALL {
+            reclaimed.get_or_create(&OfClass { class: class.name() });
+            suspected.get_or_create(&OfClass { class: class.name() });
+        }
+        Self { registry, reclaimed, suspected, status_writes, leads }
+    }
+
+    pub(crate) fn reclaimed(&self, class: Class) {
+        self.reclaimed.get_or_create(&OfClass { class: class.name() }).inc();
+    }
+
+    pub(crate) fn suspected(&self, count: &BTreeMap<Class, u64>) {
+        for class in Class::ALL {
+            let number = count.get(&class).copied().unwrap_or(0);
+            self.suspected
+                .get_or_create(&OfClass { class: class.name() })
+                .set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn wrote_status(&self, kind: &'static str) {
+        self.status_writes.get_or_create(&OfKind { kind }).inc();
+    }
+
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leads.set(leads.into());
+    }
+
+    pub(crate) fn scrape(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut out, &self.registry);
+        out
+    }
+}

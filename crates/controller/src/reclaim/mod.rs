@@ -1,0 +1,288 @@
+//! Addresses whose users are gone come back; addresses of living pods never do.
+//!
+//! An event (a pod, a node, a claim, a block that changed) leads to the blocks it concerns, those are judged slot by
+//! slot with what the mirrors know, and what may come back is suspected. Once that has been so for the time of its class,
+//! it is judged again from the mirrors, then from the API server itself, and the very slot that was judged is freed by
+//! compare-and-swap. An audit of everything, now and then, finds what an event was missed for.
+
+mod index;
+mod suspects;
+
+use crate::events::{Events, Reason};
+use crate::facts::{Fresh, Look, about};
+use crate::leader::Seat;
+use crate::metrics::Metrics;
+use crate::world::World;
+use berth_core::block::{BlockKey, Slot};
+use berth_core::ipam::{Ipam, Lease};
+use berth_core::reclaim::{Class, Node, Times, Verdict, judge};
+use berth_core::time::Time;
+use berth_kube::store::Touched;
+use berth_kube::watch::Changes;
+use index::Index;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use suspects::{Suspect, Suspects};
+use tracing::{debug, info, warn};
+
+/// How many blocks are written at once.
+const BLOCKS_AT_ONCE: usize = 16;
+
+/// The reclaimer: what it remembers between two looks.
+pub(crate) struct Reclaim {
+    world: Arc<World>,
+    events: Events,
+    metrics: Arc<Metrics>,
+    times: Times,
+    audit: Duration,
+    index: Index,
+    suspects: Suspects,
+    leases: HashMap<(String, String), Instant>,
+    audited: Option<Instant>,
+    blocks: Touched,
+    pods: Changes,
+    nodes: Changes,
+    sets: Changes,
+    claims: Changes,
+}
+
+impl Reclaim {
+    pub(crate) fn new(
+        world: Arc<World>,
+        (events, metrics): (Events, Arc<Metrics>),
+        (times, audit): (Times, Duration),
+    ) -> Self {
+        let mirrors = &world.mirrors;
+        Self {
+            blocks: world.touched(),
+            pods: mirrors.pods.changes(),
+            nodes: mirrors.nodes.changes(),
+            sets: mirrors.sets.changes(),
+            claims: mirrors.claims.changes(),
+            index: Index::default(),
+            suspects: Suspects::default(),
+            leases: HashMap::new(),
+            audited: None,
+            world,
+            events,
+            metrics,
+            times,
+            audit,
+        }
+    }
+
+    /// One round; how long the next may wait if nothing happens.
+    pub(crate) fn round(&mut self, seat: &Seat) -> Duration {
+        let now = Instant::now();
+        let touched = self.touched(now);
+        self.look(&touched, now);
+        self.metrics.suspected(&self.suspects.count());
+        if seat.leads() {
+            self.free_due(now);
+            self.end_leases(now);
+        }
+        let next_audit = self.audited.map_or(Duration::ZERO, |last| self.audit.saturating_sub(last.elapsed()));
+        let due = self.suspects.next_due(&self.times, now).unwrap_or(next_audit);
+        // What is due but could not be freed is tried again, though not at once.
+        due.min(next_audit).max(Duration::from_millis(500))
+    }
+
+    /// The blocks that something has happened to, or to whoever has addresses in them.
+    fn touched(&mut self, now: Instant) -> BTreeSet<BlockKey> {
+        let mut keys = self.blocks.take();
+        self.world.refresh();
+        let audit = self.audited.is_none_or(|last| now.duration_since(last) >= self.audit);
+        if audit {
+            keys.extend(self.world.blocks());
+            self.audited = Some(now);
+        }
+        self.world.engine.read(|ipam| {
+            for key in &keys {
+                self.index.put(key, ipam.block(key));
+            }
+        });
+        let index = &self.index;
+        for key in self.pods.take() {
+            keys.extend(index.of_pod(&key.namespace, &key.name).cloned());
+        }
+        for key in self.nodes.take() {
+            keys.extend(index.of_node(&key.name).cloned());
+        }
+        for key in self.claims.take() {
+            keys.extend(index.of_claim(&key.namespace, &key.name).cloned());
+        }
+        for key in self.sets.take() {
+            keys.extend(index.of_stateful(&key.namespace, &key.name).cloned());
+        }
+        keys
+    }
+
+    /// Judges the slots of these blocks by what the mirrors know.
+    fn look(&mut self, keys: &BTreeSet<BlockKey>, now: Instant) {
+        let world = &self.world;
+        let found: Vec<(BlockKey, Vec<Suspect>)> = world.engine.read(|ipam| {
+            let judged = |key: &BlockKey| (key.clone(), suspects_in(&world.mirrors, ipam, key, berth_server::now()));
+            keys.iter().map(judged).collect()
+        });
+        for (key, suspects) in found {
+            self.suspects.look(&key, suspects, now);
+        }
+    }
+
+    /// Frees what has been suspected for long enough and is still what it was, by all accounts.
+    fn free_due(&mut self, now: Instant) {
+        let due = self.suspects.due(&self.times, now);
+        if due.is_empty() {
+            return;
+        }
+        // A second look at the mirrors, then one at the server.
+        let keys: BTreeSet<BlockKey> = due.iter().map(|suspect| suspect.key.clone()).collect();
+        self.look(&keys, now);
+        let due = self.suspects.due(&self.times, now);
+        let fresh = match Fresh::new(&self.world.cluster, &self.world.mirrors, due.len()) {
+            Ok(fresh) => fresh,
+            Err(error) => return debug!(%error, "cannot ask about pods; nothing is freed"),
+        };
+        let confirmed: Vec<Suspect> = due.into_iter().filter(|suspect| self.confirm(&fresh, suspect)).collect();
+        let mut by_block: BTreeMap<BlockKey, Vec<Suspect>> = BTreeMap::new();
+        for suspect in confirmed {
+            by_block.entry(suspect.key.clone()).or_default().push(suspect);
+        }
+        let blocks: Vec<Vec<Suspect>> = by_block.into_values().collect();
+        for some in blocks.chunks(BLOCKS_AT_ONCE) {
+            self.free(some.concat());
+        }
+    }
+
+    /// Whether the server says the same as the mirrors. The slot is not read again: freeing compares it.
+    fn confirm(&self, fresh: &Fresh<'_>, suspect: &Suspect) -> bool {
+        let lessee = self.world.engine.read(|ipam| ipam.lessee_of(&suspect.key, suspect.slot));
+        // Not under the engine's lock: the server may take its time.
+        let facts = about(fresh, &suspect.judged, lessee.as_deref());
+        let verdict = judge(&suspect.judged, &facts, berth_server::now());
+        let same = matches!(verdict, Verdict::Free(class) | Verdict::Forget(class) if class == suspect.class);
+        if !same {
+            debug!(block = %suspect.key, slot = suspect.slot, ?verdict, "the server knows better; kept");
+        }
+        same
+    }
+
+    fn free(&self, suspects: Vec<Suspect>) {
+        let asked = suspects.clone();
+        let freed = self.world.engine.transact(move |context| {
+            let mut freed: Vec<Option<IpAddr>> = Vec::with_capacity(asked.len());
+            for Suspect { key, slot, judged, only_forget, .. } in &asked {
+                if *only_forget {
+                    context.ipam.keep_no_longer(key, *slot, judged);
+                    freed.push(None);
+                } else {
+                    freed.push(context.ipam.reclaim(key, *slot, judged, context.now));
+                }
+            }
+            Ok(freed)
+        });
+        match freed {
+            Ok(freed) => self.tell(suspects.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?)))),
+            Err(error) => warn!(%error, "could not free what may come back; it is tried again"),
+        }
+    }
+
+    fn tell<'a>(&self, freed: impl Iterator<Item = (&'a Suspect, IpAddr)>) {
+        let mut by_pool: BTreeMap<(String, Class), Vec<String>> = BTreeMap::new();
+        for (suspect, address) in freed {
+            self.metrics.reclaimed(suspect.class);
+            let who = suspect.judged.holder.as_ref().map(ToString::to_string).unwrap_or_default();
+            info!(%address, holder = who, class = suspect.class.name(), "an address came back: {}", suspect.class.because());
+            let pools = self.world.engine.read(|ipam| ipam.pools_of(&suspect.key, suspect.slot));
+            for pool in pools {
+                by_pool.entry((pool, suspect.class)).or_default().push(format!("{address} of {who}"));
+            }
+            self.forget_endpoint(&suspect.judged);
+        }
+        for ((pool, class), addresses) in by_pool {
+            let more = addresses.len().saturating_sub(5);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let first = addresses.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+            self.events.pool(&pool, Reason::Reclaimed, format!("{first}{more}: {}", class.because()));
+        }
+    }
+
+    /// The record of a pod that is gone goes with its addresses, unless they are kept for it.
+    fn forget_endpoint(&self, judged: &Slot) {
+        let Some(holder) = judged.holder.as_ref().filter(|holder| !holder.pod.is_empty()) else { return };
+        let kept = holder.sticky.is_some() && judged.state == berth_core::block::State::Active;
+        let known = self.world.mirrors.endpoints.get(&holder.namespace, &holder.pod);
+        let Some(known) = known.filter(|known| holder.uid.is_empty() || known.uid == holder.uid) else { return };
+        if kept {
+            return;
+        }
+        if let Err(error) = self.world.endpoints.remove(&holder.namespace, &holder.pod, &known.uid) {
+            debug!(%error, pod = holder.pod, "cannot remove the endpoint of a pod that is gone");
+        }
+    }
+
+    /// Leases of nodes that are gone become anybody's.
+    fn end_leases(&mut self, now: Instant) {
+        let Some(time) = self.times.of(Class::NodeGone) else { return };
+        let world = &self.world;
+        let leases: Vec<Lease> = world.engine.read(|ipam| {
+            let pools: Vec<String> = ipam.pools().filter(|pool| pool.lending.is_some()).map(|p| p.name.clone()).collect();
+            pools.iter().flat_map(|pool| ipam.leases(pool)).collect()
+        });
+        let gone: Vec<Lease> =
+            leases.into_iter().filter(|lease| world.mirrors.node(&lease.node) == Node::Gone).collect();
+        let key = |lease: &Lease| (lease.pool.clone(), lease.prefix.to_string());
+        self.leases.retain(|known, _| gone.iter().any(|lease| key(lease) == *known));
+        for lease in gone {
+            let since = *self.leases.entry(key(&lease)).or_insert(now);
+            if now.duration_since(since) < time {
+                continue;
+            }
+            match Fresh::new(&world.cluster, &world.mirrors, 1) {
+                Ok(fresh) if fresh.node(&lease.node) == Node::Gone => {}
+                _ => continue,
+            }
+            // Addresses in it that are in use are freed one by one, when each is due; until then it is only opened.
+            let ended = lease.clone();
+            match world.engine.transact(move |context| context.ipam.end_lease(&ended, context.now)) {
+                Ok(()) => {
+                    info!(lease = %lease.prefix, node = lease.node, "the lease of a node that is gone has ended");
+                    let message = format!("{} was leased to node {}, which is gone", lease.prefix, lease.node);
+                    self.events.pool(&lease.pool, Reason::LeaseEnded, message);
+                }
+                Err(error) => debug!(%error, "could not end a lease; it is tried again"),
+            }
+        }
+    }
+}
+
+fn suspects_in(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Vec<Suspect> {
+    // Who leases what is another question.
+    if key.plane.leases_of().is_some() {
+        return Vec::new();
+    }
+    let Some(block) = ipam.block(key) else { return Vec::new() };
+    let taken = block.slots().filter(|(_, view)| view.state != berth_core::block::State::Released);
+    taken
+        .filter_map(|(slot, view)| {
+            let (judged, lessee) = (view.to_slot(), ipam.lessee_of(key, slot));
+            let (class, only_forget) = match judge(&judged, &about(look, &judged, lessee.as_deref()), now) {
+                Verdict::Keep(_) => return None,
+                Verdict::Free(class) => (class, false),
+                Verdict::Forget(class) => (class, true),
+            };
+            Some(Suspect { key: key.clone(), slot, judged, class, only_forget })
+        })
+        .collect()
+}
+
+/// What would come back, and why: the same judgement, carried out by nobody.
+pub(crate) fn would_free(world: &World) -> Vec<(BlockKey, u8, Slot, Class)> {
+    let keys = world.blocks();
+    world.engine.read(|ipam| {
+        let all = keys.iter().flat_map(|key| suspects_in(&world.mirrors, ipam, key, berth_server::now()));
+        all.map(|suspect| (suspect.key, suspect.slot, suspect.judged, suspect.class)).collect()
+    })
+}

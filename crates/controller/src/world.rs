@@ -1,0 +1,99 @@
+//! Everything the controller knows: blocks in an engine, configured objects and the rest in mirrors.
+
+use crate::facts::Mirrors;
+use berth_core::block::BlockKey;
+use berth_engine::Engine;
+use berth_kube::connect::CallError;
+use berth_kube::endpoints::Endpoints;
+use berth_kube::objects::Objects;
+use berth_kube::store::Touched;
+use berth_kube::watch::Bell;
+use berth_kube::{Cluster, KubeStore};
+use std::sync::Mutex;
+
+/// The name under which the controller writes blocks.
+const WRITER: &str = "berth-controller";
+
+/// What is known of the cluster.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) engine: Engine<KubeStore>,
+    pub(crate) objects: Objects,
+    pub(crate) mirrors: Mirrors,
+    pub(crate) endpoints: Endpoints,
+    /// Rings when anything changes.
+    pub(crate) bell: Bell,
+    configured: Mutex<u64>,
+}
+
+impl World {
+    /// Reads everything as of now, and follows it from there.
+    pub(crate) fn open(cluster: &Cluster) -> Result<Self, OpenError> {
+        let bell = Bell::default();
+        let mirrors = Mirrors::new(cluster, &bell);
+        let objects = Objects::open(cluster)?;
+        mirrors.wait_for_sync()?;
+        let store = KubeStore::of_cluster(cluster.clone(), WRITER);
+        let (config, version) = objects.config();
+        let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
+        let endpoints = Endpoints::new(cluster);
+        let configured = Mutex::new(version);
+        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured })
+    }
+
+    /// Collects the blocks that change from now on.
+    pub(crate) fn touched(&self) -> Touched {
+        self.engine.with_store(|store| store.touched(&self.bell))
+    }
+
+    /// Takes in what the watches have told since.
+    pub(crate) fn refresh(&self) {
+        let mut configured = self.configured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.objects.wait(*configured, std::time::Duration::ZERO) {
+            let (config, version) = self.objects.config();
+            self.engine.configure(config);
+            *configured = version;
+        }
+        drop(configured);
+        // A transaction of nothing takes in the changes that were told.
+        let _ = self.engine.transact(|_| Ok(()));
+    }
+
+    /// The version of the configuration that is in force.
+    pub(crate) fn configured(&self) -> u64 {
+        *self.configured.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Every block.
+    pub(crate) fn blocks(&self) -> Vec<BlockKey> {
+        self.engine.read(|ipam| ipam.blocks().map(|(key, _)| key.clone()).collect())
+    }
+}
+
+/// Why there is no picture of the cluster yet.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Call(CallError),
+    Store(berth_store::StoreError),
+}
+
+impl From<CallError> for OpenError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<berth_store::StoreError> for OpenError {
+    fn from(error: berth_store::StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
