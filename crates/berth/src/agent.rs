@@ -11,12 +11,12 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
     let options = AgentOptions {
         node_name: args.node_name.clone(),
         connect: Connect { kubeconfig: args.kubeconfig.clone(), server: args.api_server.clone() },
-        socket: args.socket.clone(),
-        state_dir: args.state_dir.clone(),
+        socket: args.daemon.socket.clone(),
+        state_dir: args.daemon.state_dir.clone(),
         listen: args.listen.0,
         missing_for: Some(Duration::from_secs(args.missing_for)),
-        log_format: log_format(args.log_format),
-        log_level: args.log_level.clone(),
+        log_format: log_format(args.daemon.log_format),
+        log_level: args.daemon.log_level.clone(),
     };
     match berth_agent::run(&options) {
         Ok(()) => 0,

@@ -16,16 +16,16 @@ pub(crate) fn run(args: &ServeArgs, ui: &mut Ui) -> u8 {
 
 fn options(args: &ServeArgs) -> ServeOptions {
     ServeOptions {
-        socket: args.socket.clone(),
-        state_dir: args.state_dir.clone(),
+        socket: args.daemon.socket.clone(),
+        state_dir: args.daemon.state_dir.clone(),
         listen: args.listen.0,
         durability: match args.durability {
             Durability::Boot => berth_store::Durability::Boot,
             Durability::Always => berth_store::Durability::Always,
         },
         audit_days: args.audit_days,
-        log_format: log_format(args.log_format),
-        log_level: args.log_level.clone(),
+        log_format: log_format(args.daemon.log_format),
+        log_level: args.daemon.log_level.clone(),
         node_name: args.node_name(),
     }
 }

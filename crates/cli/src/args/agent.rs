@@ -1,6 +1,6 @@
 //! The agent of a cluster's node: `berth agent`. Only its arguments are here; the agent is a crate of its own.
 
-use super::{Listen, LogFormat};
+use super::{DaemonArgs, Listen};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -19,18 +19,9 @@ pub struct AgentArgs {
     /// URL of the API server, in place of the kubeconfig's or the pod's: an agent runs before kube-proxy does
     #[arg(long, value_name = "URL", env = "BERTH_API_SERVER", hide_env_values = true)]
     pub api_server: Option<String>,
-    /// Unix socket for the CNI plugin; its directory is for root alone
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "BERTH_SOCKET",
-        hide_env_values = true,
-        default_value = "/run/berth/berth.sock"
-    )]
-    pub socket: PathBuf,
-    /// Where the journal of this node is kept
-    #[arg(long, value_name = "DIR", env = "BERTH_STATE_DIR", hide_env_values = true, default_value = "/var/lib/berth")]
-    pub state_dir: PathBuf,
+    /// What every daemon is told.
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
     /// Address of /healthz, /readyz and /metrics, or `none`
     #[arg(
         long,
@@ -43,10 +34,4 @@ pub struct AgentArgs {
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
     #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
     pub missing_for: u64,
-    /// How log lines look
-    #[arg(long, value_enum, value_name = "FORMAT", env = "BERTH_LOG_FORMAT", hide_env_values = true, default_value_t)]
-    pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a filter such as `berth_agent=debug`
-    #[arg(long, value_name = "LEVEL", env = "BERTH_LOG_LEVEL", hide_env_values = true, default_value = "info")]
-    pub log_level: String,
 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod agent;
+mod daemon;
 mod leases;
 mod objects;
 mod serve;
@@ -12,9 +13,10 @@ pub use addresses::{
     RequestArgs, ShowArgs, State, WhoArgs,
 };
 pub use agent::AgentArgs;
+pub use daemon::{DaemonArgs, Listen, LogFormat};
 pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
-pub use serve::{Durability, Listen, LogFormat, ServeArgs};
+pub use serve::{Durability, ServeArgs};
 pub use tools::{
     CheckArgs, CompletionsArgs, CrdsArgs, GenerateArgs, Generated, HostLocalArgs, ImportSource, InstallCniArgs,
     ManArgs, StatusArgs,
