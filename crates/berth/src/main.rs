@@ -1,6 +1,7 @@
 //! `berth`: the daemon and its command line, wired together.
 
 mod agent;
+mod controller;
 mod generate;
 mod serve;
 
@@ -20,5 +21,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),
         Command::Agent(args) => agent::run(args, &mut ui),
+        Command::Controller(args) => controller::run(args, &mut ui),
+        Command::Reclaim(args) => controller::reclaim(args, &mut ui),
     })
 }

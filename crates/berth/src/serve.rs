@@ -24,8 +24,8 @@ fn options(args: &ServeArgs) -> ServeOptions {
             Durability::Always => berth_store::Durability::Always,
         },
         audit_days: args.audit_days,
-        log_format: log_format(args.daemon.log_format),
-        log_level: args.daemon.log_level.clone(),
+        log_format: log_format(args.daemon.log.log_format),
+        log_level: args.daemon.log.log_level.clone(),
         node_name: args.node_name(),
     }
 }

@@ -76,6 +76,11 @@ pub fn check(answer: serde_json::Value, args: &args::CheckArgs, ui: &mut Ui) -> 
     exit_code(commands::check::print(answer, args, ui), ui)
 }
 
+/// Prints what came back. Returns the exit code.
+pub fn reclaimed(answer: serde_json::Value, args: &args::ReclaimArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::reclaim::print(answer, args, ui), ui)
+}
+
 fn exit_code(result: Result<()>, ui: &mut Ui) -> u8 {
     match result {
         Ok(()) => 0,

@@ -10,8 +10,8 @@ use berth_kube::connect::CallError;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{debug, info};
@@ -77,7 +77,13 @@ fn next(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
 ///
 /// # Errors
 /// If it led and does not any more: the process is to end, so that nothing half-done goes on.
-pub(crate) fn stand(cluster: &Cluster, namespace: &str, me: &str, seat: &Seat, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn stand(
+    cluster: &Cluster,
+    namespace: &str,
+    me: &str,
+    seat: &Seat,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     let api: Api<Lease> = Api::namespaced(cluster.client().clone(), namespace);
     let mut seen: Option<Seen> = None;
     let mut renewed: Option<Instant> = None;

@@ -26,4 +26,5 @@ mod run;
 mod status;
 mod world;
 
-pub use run::{ControllerOptions, run, serve};
+pub use berth_core::reclaim::{Class, Times};
+pub use run::{ControllerOptions, reclaim_now, run, serve};

@@ -37,8 +37,8 @@ impl Metrics {
         registry.register("status_writes", "Writes of an object's status, by kind", status_writes.clone());
         registry.register("leads", "1 on the replica that writes", leads.clone());
         for class in Class::ALL {
-            reclaimed.get_or_create(&OfClass { class: class.name() });
-            suspected.get_or_create(&OfClass { class: class.name() });
+            drop(reclaimed.get_or_create(&OfClass { class: class.name() }));
+            drop(suspected.get_or_create(&OfClass { class: class.name() }));
         }
         Self { registry, reclaimed, suspected, status_writes, leads }
     }

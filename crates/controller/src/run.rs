@@ -107,6 +107,16 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     outcome
 }
 
+/// Lets come back what has no living user, by hand; or says what that is.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub fn reclaim_now(to: &Connect, dry_run: bool) -> anyhow::Result<serde_json::Value> {
+    let cluster = Cluster::connect(to)?;
+    let world = World::open(&cluster).map_err(|error| anyhow::anyhow!("read the cluster's state: {error}"))?;
+    crate::reclaim::now(&world, dry_run)
+}
+
 /// Reads the cluster's state, however long that takes; `None` if told to stop meanwhile.
 fn open(cluster: &Cluster, stop: &AtomicBool) -> Option<World> {
     let mut told: Option<Instant> = None;
@@ -140,7 +150,7 @@ fn work(
             let wait = round(&seat);
             // Who has just become the leader has things to do, though nothing has changed.
             let wait = if seat.leads() { wait } else { wait.min(Duration::from_secs(1)) };
-            bell.wait(heard, wait);
+            let _ = bell.wait(heard, wait);
             // Changes come in swarms; one round for all of them.
             thread::sleep(Duration::from_millis(50));
         }

@@ -85,14 +85,14 @@ impl Status {
         let Some(record) = mirror.get("", &name) else { return };
         let Some(patch) = difference(&record, &status) else { return };
         let filled = status["phase"] == "Full" && record.status["phase"] != "Full";
-        let api: Api<DynamicObject> =
-            Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
+        let api: Api<DynamicObject> = Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
         let patch = Patch::Merge(json!({"metadata": {"uid": record.uid}, "status": patch}));
         match self.world.cluster.wait(api.patch_status(&name, &PatchParams::default(), &patch)) {
             Ok(_) => {
                 self.metrics.wrote_status(kind);
                 if filled {
-                    let note = format!("{} of {} addresses are in use", status["usage"]["inUse"], status["usage"]["capacity"]);
+                    let note =
+                        format!("{} of {} addresses are in use", status["usage"]["inUse"], status["usage"]["capacity"]);
                     self.events.pool(&name, Reason::Exhausted, note.replace('"', ""));
                 }
             }

@@ -1,6 +1,7 @@
 //! The API server with Berth's kinds, and the nodes and pods in it.
 
 use crate::agent::Agent;
+use crate::controller::Controller;
 use berth_cluster::{ControlPlane, Options, or_skip};
 use berth_e2e::{binaries, succeed};
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use tempfile::TempDir;
 
 /// The agent's own account, as it is installed.
 const RBAC: &str = include_str!("../../../deploy/kubernetes/agent-rbac.yaml");
+const CONTROLLER_RBAC: &str = include_str!("../../../deploy/kubernetes/controller-rbac.yaml");
 const POLICY: &str = include_str!("../../../deploy/kubernetes/agent-policy.yaml");
 
 /// A cluster without kubelets: nodes and pods are objects, and the test plays the runtime.
@@ -45,6 +47,7 @@ impl World {
         plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
         plane.apply(RBAC).unwrap();
         plane.apply(POLICY).unwrap();
+        plane.apply(CONTROLLER_RBAC).unwrap();
         // Without a controller manager nobody makes the account that every pod of a namespace has.
         plane.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}").unwrap();
         Some(Self { plane, dir: TempDir::new().unwrap() })
@@ -79,6 +82,35 @@ impl World {
         self.list(&names.iter().map(node).collect::<Vec<_>>());
     }
 
+    /// Says of a node whether it is ready: `True`, `False` or `Unknown`, as its kubelet or the lack of it would.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn node_is(&self, name: &str, ready: &str) {
+        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}}).to_string();
+        self.plane.kubectl_ok(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &patch]).unwrap();
+    }
+
+    /// A controller, with the rights it has when it is installed.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn controller(&self, replica: &str, args: &[&str]) -> Controller {
+        let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-controller", None).unwrap();
+        Controller::start(replica, &kubeconfig, self.dir.path(), args)
+    }
+
+    /// One field of an object, as `kubectl -o jsonpath` prints it.
+    ///
+    /// # Panics
+    /// If there is no such object.
+    #[track_caller]
+    #[must_use]
+    pub fn field(&self, object: &str, path: &str) -> String {
+        self.plane.kubectl_ok(&["get", object, "-o", &format!("jsonpath={{{path}}}")]).unwrap()
+    }
+
     fn list(&self, items: &[Value]) {
         self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
     }
@@ -89,11 +121,18 @@ impl World {
     /// If the server refuses them.
     #[must_use]
     pub fn pods(&self, node: &str, names: &[String], annotations: &Value) -> Vec<Pod> {
+        self.make_pods(node, names, &json!({"annotations": annotations}))
+    }
+
+    fn make_pods(&self, node: &str, names: &[String], metadata: &Value) -> Vec<Pod> {
         let pod = |name: &String| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = json!(name);
+            metadata["namespace"] = json!("default");
             json!({
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "metadata": metadata,
                 "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]},
             })
         };
@@ -121,6 +160,15 @@ impl World {
     #[must_use]
     pub fn pod(&self, node: &str, name: &str, annotations: &Value) -> Pod {
         self.pods(node, &[name.to_owned()], annotations).remove(0)
+    }
+
+    /// Makes one pod that others own.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[must_use]
+    pub fn owned_pod(&self, node: &str, name: &str, owners: &Value) -> Pod {
+        self.make_pods(node, &[name.to_owned()], &json!({"ownerReferences": owners})).remove(0)
     }
 
     /// Deletes a pod at once.

@@ -4,9 +4,7 @@
 use crate::connect::{CallError, Cluster};
 use crate::objects::resource_of;
 use berth_dialects::native::endpoint::{EndpointInterface, EndpointSpec};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Object, PostParams, Preconditions,
-};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Object, PostParams, Preconditions};
 use kube::core::NotUsed;
 use serde_json::Value;
 use std::net::IpAddr;

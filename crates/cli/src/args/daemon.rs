@@ -1,4 +1,4 @@
-//! What `berth serve` and `berth agent` have in common.
+//! What `berth serve`, `berth agent` and `berth controller` have in common.
 
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -20,6 +20,14 @@ pub struct DaemonArgs {
     /// Where the state is kept
     #[arg(long, value_name = "DIR", env = "BERTH_STATE_DIR", hide_env_values = true, default_value = "/var/lib/berth")]
     pub state_dir: PathBuf,
+    /// What it logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// What a daemon logs, and how.
+#[derive(Debug, Args)]
+pub struct LogArgs {
     /// How log lines look
     #[arg(long, value_enum, value_name = "FORMAT", env = "BERTH_LOG_FORMAT", hide_env_values = true, default_value_t)]
     pub log_format: LogFormat,

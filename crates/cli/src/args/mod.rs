@@ -2,6 +2,7 @@
 
 mod addresses;
 mod agent;
+mod controller;
 mod daemon;
 mod leases;
 mod objects;
@@ -13,7 +14,8 @@ pub use addresses::{
     RequestArgs, ShowArgs, State, WhoArgs,
 };
 pub use agent::AgentArgs;
-pub use daemon::{DaemonArgs, Listen, LogFormat};
+pub use controller::{ClassTime, ControllerArgs, ReclaimArgs};
+pub use daemon::{DaemonArgs, Listen, LogArgs, LogFormat};
 pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, ServeArgs};
@@ -83,6 +85,15 @@ pub enum Command {
     ///
     /// It serves the CNI plugin on a unix socket, as `berth serve` does, with the state in the cluster's API server.
     Agent(AgentArgs),
+    /// Run the controller of a cluster
+    ///
+    /// Addresses whose users are gone come back, claims are bound, what is in use is not deleted, and pools say how full
+    /// they are. Several may run; one of them works.
+    Controller(ControllerArgs),
+    /// Let addresses come back whose users are gone
+    ///
+    /// What the controller of a cluster does by itself after a while: judged twice, then by what the API server says.
+    Reclaim(ReclaimArgs),
     /// Print a generated document
     #[command(hide = true)]
     Generate(GenerateArgs),

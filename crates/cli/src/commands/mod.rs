@@ -14,6 +14,7 @@ mod install_cni;
 mod leases;
 mod man;
 mod quarantine;
+pub(crate) mod reclaim;
 mod release;
 mod show;
 mod status;

@@ -30,9 +30,8 @@ impl PodFacts {
             let (init, main) = (&status.init_container_statuses, &status.container_statuses);
             [init, main, &status.ephemeral_container_statuses].into_iter().flatten().flatten()
         });
-        let running = |container: &api::ContainerStatus| {
-            container.state.as_ref().is_some_and(|state| state.running.is_some())
-        };
+        let running =
+            |container: &api::ContainerStatus| container.state.as_ref().is_some_and(|state| state.running.is_some());
         let runs = containers.into_iter().any(running);
         Self {
             uids: meta.uid.clone().into_iter().chain(hash).collect(),
@@ -158,7 +157,8 @@ mod tests {
             (json!({"terminated": {"exitCode": 0}}), false),
             (json!({"waiting": {}}), false),
         ] {
-            let status = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+            let status =
+                json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
             assert_eq!(life(json!({"metadata": {}, "status": {"containerStatuses": [status]}})).runs, runs);
         }
         let going = life(json!({"metadata": {"deletionTimestamp": "1970-01-01T00:10:00Z"}}));

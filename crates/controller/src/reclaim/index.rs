@@ -22,8 +22,7 @@ impl Index {
     /// Takes in a block as it is now; `None` if it is gone.
     pub(super) fn put(&mut self, key: &BlockKey, block: Option<&Block>) {
         let tags: BTreeSet<Tag> = block.map(tags_of).unwrap_or_default();
-        let before =
-            if tags.is_empty() { self.tags.remove(key) } else { self.tags.insert(key.clone(), tags.clone()) };
+        let before = if tags.is_empty() { self.tags.remove(key) } else { self.tags.insert(key.clone(), tags.clone()) };
         let before = before.unwrap_or_default();
         for tag in before.difference(&tags) {
             if let Some(blocks) = self.blocks.get_mut(tag) {
@@ -38,23 +37,23 @@ impl Index {
         }
     }
 
-    fn of(&self, tag: Tag) -> impl Iterator<Item = &BlockKey> + use<'_> {
-        self.blocks.get(&tag).into_iter().flatten()
+    fn of(&self, tag: &Tag) -> impl Iterator<Item = &BlockKey> + use<'_> {
+        self.blocks.get(tag).into_iter().flatten()
     }
 
     /// The blocks that speak of a pod.
     pub(super) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(Tag::Pod(namespace.to_owned(), name.to_owned()))
+        self.of(&Tag::Pod(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of a node.
     pub(super) fn of_node(&self, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(Tag::Node(name.to_owned()))
+        self.of(&Tag::Node(name.to_owned()))
     }
 
     /// The blocks that speak of a claim.
     pub(super) fn of_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
-        self.of(Tag::Claim(namespace.to_owned(), name.to_owned()))
+        self.of(&Tag::Claim(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of pods which a StatefulSet of this name would have.
@@ -99,8 +98,7 @@ mod tests {
 
     fn block(pod: &str, node: &str, claim: Option<&str>) -> Block {
         let sticky = claim.map(|identity| Sticky { identity: identity.to_owned(), keep: None });
-        let holder =
-            Holder { namespace: "a".into(), pod: pod.into(), node: node.into(), sticky, ..Holder::default() };
+        let holder = Holder { namespace: "a".into(), pod: pod.into(), node: node.into(), sticky, ..Holder::default() };
         let mut block = Block::default();
         block.set(1, Some(&Slot::active(holder, Time(1))));
         block

@@ -13,7 +13,8 @@ use crate::facts::{Fresh, Look, about};
 use crate::leader::Seat;
 use crate::metrics::Metrics;
 use crate::world::World;
-use berth_core::block::{BlockKey, Slot};
+use berth_core::block::{BlockKey, Slot, State};
+use berth_core::error::Error;
 use berth_core::ipam::{Ipam, Lease};
 use berth_core::reclaim::{Class, Node, Times, Verdict, judge};
 use berth_core::time::Time;
@@ -29,6 +30,8 @@ use tracing::{debug, info, warn};
 
 /// How many blocks are written at once.
 const BLOCKS_AT_ONCE: usize = 16;
+/// How long apart two looks are when it is done by hand.
+const TWO_LOOKS: Duration = Duration::from_secs(5);
 
 /// The reclaimer: what it remembers between two looks.
 pub(crate) struct Reclaim {
@@ -145,47 +148,20 @@ impl Reclaim {
             Ok(fresh) => fresh,
             Err(error) => return debug!(%error, "cannot ask about pods; nothing is freed"),
         };
-        let confirmed: Vec<Suspect> = due.into_iter().filter(|suspect| self.confirm(&fresh, suspect)).collect();
+        let confirmed: Vec<Suspect> = due.into_iter().filter(|suspect| confirm(&self.world, &fresh, suspect)).collect();
         let mut by_block: BTreeMap<BlockKey, Vec<Suspect>> = BTreeMap::new();
         for suspect in confirmed {
             by_block.entry(suspect.key.clone()).or_default().push(suspect);
         }
         let blocks: Vec<Vec<Suspect>> = by_block.into_values().collect();
         for some in blocks.chunks(BLOCKS_AT_ONCE) {
-            self.free(some.concat());
-        }
-    }
-
-    /// Whether the server says the same as the mirrors. The slot is not read again: freeing compares it.
-    fn confirm(&self, fresh: &Fresh<'_>, suspect: &Suspect) -> bool {
-        let lessee = self.world.engine.read(|ipam| ipam.lessee_of(&suspect.key, suspect.slot));
-        // Not under the engine's lock: the server may take its time.
-        let facts = about(fresh, &suspect.judged, lessee.as_deref());
-        let verdict = judge(&suspect.judged, &facts, berth_server::now());
-        let same = matches!(verdict, Verdict::Free(class) | Verdict::Forget(class) if class == suspect.class);
-        if !same {
-            debug!(block = %suspect.key, slot = suspect.slot, ?verdict, "the server knows better; kept");
-        }
-        same
-    }
-
-    fn free(&self, suspects: Vec<Suspect>) {
-        let asked = suspects.clone();
-        let freed = self.world.engine.transact(move |context| {
-            let mut freed: Vec<Option<IpAddr>> = Vec::with_capacity(asked.len());
-            for Suspect { key, slot, judged, only_forget, .. } in &asked {
-                if *only_forget {
-                    context.ipam.keep_no_longer(key, *slot, judged);
-                    freed.push(None);
-                } else {
-                    freed.push(context.ipam.reclaim(key, *slot, judged, context.now));
+            let some = some.concat();
+            match free(&self.world, some.clone()) {
+                Ok(freed) => {
+                    self.tell(some.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?))))
                 }
+                Err(error) => warn!(%error, "could not free what may come back; it is tried again"),
             }
-            Ok(freed)
-        });
-        match freed {
-            Ok(freed) => self.tell(suspects.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?)))),
-            Err(error) => warn!(%error, "could not free what may come back; it is tried again"),
         }
     }
 
@@ -212,7 +188,7 @@ impl Reclaim {
     /// The record of a pod that is gone goes with its addresses, unless they are kept for it.
     fn forget_endpoint(&self, judged: &Slot) {
         let Some(holder) = judged.holder.as_ref().filter(|holder| !holder.pod.is_empty()) else { return };
-        let kept = holder.sticky.is_some() && judged.state == berth_core::block::State::Active;
+        let kept = holder.sticky.is_some() && judged.state == State::Active;
         let known = self.world.mirrors.endpoints.get(&holder.namespace, &holder.pod);
         let Some(known) = known.filter(|known| holder.uid.is_empty() || known.uid == holder.uid) else { return };
         if kept {
@@ -228,7 +204,8 @@ impl Reclaim {
         let Some(time) = self.times.of(Class::NodeGone) else { return };
         let world = &self.world;
         let leases: Vec<Lease> = world.engine.read(|ipam| {
-            let pools: Vec<String> = ipam.pools().filter(|pool| pool.lending.is_some()).map(|p| p.name.clone()).collect();
+            let pools: Vec<String> =
+                ipam.pools().filter(|pool| pool.lending.is_some()).map(|p| p.name.clone()).collect();
             pools.iter().flat_map(|pool| ipam.leases(pool)).collect()
         });
         let gone: Vec<Lease> =
@@ -258,13 +235,40 @@ impl Reclaim {
     }
 }
 
+/// Whether the server says the same as the mirrors. The slot is not read again: freeing compares it.
+fn confirm(world: &World, fresh: &Fresh<'_>, suspect: &Suspect) -> bool {
+    let lessee = world.engine.read(|ipam| ipam.lessee_of(&suspect.key, suspect.slot));
+    // Not under the engine's lock: the server may take its time.
+    let facts = about(fresh, &suspect.judged, lessee.as_deref());
+    let verdict = judge(&suspect.judged, &facts, berth_server::now());
+    let same = matches!(verdict, Verdict::Free(class) | Verdict::Forget(class) if class == suspect.class);
+    if !same {
+        debug!(block = %suspect.key, slot = suspect.slot, ?verdict, "the server knows better; kept");
+    }
+    same
+}
+
+/// Frees the very slots that were judged; which addresses came back.
+fn free(world: &World, suspects: Vec<Suspect>) -> Result<Vec<Option<IpAddr>>, Error> {
+    world.engine.transact(move |context| {
+        let one = |Suspect { key, slot, judged, only_forget, .. }: &Suspect| {
+            if *only_forget {
+                context.ipam.keep_no_longer(key, *slot, judged);
+                return None;
+            }
+            context.ipam.reclaim(key, *slot, judged, context.now)
+        };
+        Ok(suspects.iter().map(one).collect())
+    })
+}
+
 fn suspects_in(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Vec<Suspect> {
     // Who leases what is another question.
     if key.plane.leases_of().is_some() {
         return Vec::new();
     }
     let Some(block) = ipam.block(key) else { return Vec::new() };
-    let taken = block.slots().filter(|(_, view)| view.state != berth_core::block::State::Released);
+    let taken = block.slots().filter(|(_, view)| view.state != State::Released);
     taken
         .filter_map(|(slot, view)| {
             let (judged, lessee) = (view.to_slot(), ipam.lessee_of(key, slot));
@@ -278,11 +282,43 @@ fn suspects_in(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Vec<
         .collect()
 }
 
-/// What would come back, and why: the same judgement, carried out by nobody.
-pub(crate) fn would_free(world: &World) -> Vec<(BlockKey, u8, Slot, Class)> {
+/// What would come back now, whatever its time, and why; freed unless it is only asked for.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Value> {
     let keys = world.blocks();
-    world.engine.read(|ipam| {
-        let all = keys.iter().flat_map(|key| suspects_in(&world.mirrors, ipam, key, berth_server::now()));
-        all.map(|suspect| (suspect.key, suspect.slot, suspect.judged, suspect.class)).collect()
-    })
+    let look = || -> Vec<Suspect> {
+        world.refresh();
+        world.engine.read(|ipam| {
+            keys.iter().flat_map(|key| suspects_in(&world.mirrors, ipam, key, berth_server::now())).collect()
+        })
+    };
+    let first = look();
+    if !dry_run && !first.is_empty() {
+        std::thread::sleep(TWO_LOOKS);
+    }
+    let fresh = Fresh::new(&world.cluster, &world.mirrors, first.len())?;
+    let both = look().into_iter().filter(|suspect| first.contains(suspect));
+    let confirmed: Vec<Suspect> = both.filter(|suspect| confirm(world, &fresh, suspect)).collect();
+    let row = |suspect: &Suspect| {
+        let address = suspect.key.plane.addr(suspect.key.unit(suspect.slot));
+        let holder = suspect.judged.holder.as_ref().map(ToString::to_string).unwrap_or_default();
+        serde_json::json!({
+            "network": &*suspect.key.plane.network,
+            "address": address,
+            "holder": holder,
+            "class": suspect.class.name(),
+            "because": suspect.class.because(),
+        })
+    };
+    let mut rows = Vec::new();
+    for some in confirmed.chunks(BLOCKS_AT_ONCE) {
+        let freed = if dry_run { vec![None; some.len()] } else { free(world, some.to_vec())? };
+        let kept = |(suspect, freed): (&Suspect, Option<IpAddr>)| {
+            (dry_run || suspect.only_forget || freed.is_some()).then(|| row(suspect))
+        };
+        rows.extend(some.iter().zip(freed).filter_map(kept));
+    }
+    Ok(serde_json::json!({ "addresses": rows }))
 }

@@ -49,7 +49,8 @@ impl Suspects {
     /// How long until the next is due; `None` if none will be.
     pub(super) fn next_due(&self, times: &Times, now: Instant) -> Option<Duration> {
         let all = self.0.values().flat_map(BTreeMap::values);
-        all.filter_map(|(suspect, since)| Some(times.of(suspect.class)?.saturating_sub(now.duration_since(*since)))).min()
+        all.filter_map(|(suspect, since)| Some(times.of(suspect.class)?.saturating_sub(now.duration_since(*since))))
+            .min()
     }
 
     /// How many there are, by class.
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(suspects.next_due(&times, after(10)), Some(Duration::from_secs(50)));
         suspects.look(&one.key, vec![one.clone()], after(30));
         assert!(suspects.due(&times, after(59)).is_empty());
-        assert_eq!(suspects.due(&times, after(60)), [one.clone()]);
+        assert_eq!(suspects.due(&times, after(60)), std::slice::from_ref(&one));
         suspects.look(&one.key, Vec::new(), after(61));
         suspects.look(&one.key, vec![one.clone()], after(62));
         assert!(suspects.due(&times, after(100)).is_empty(), "it was back in between");

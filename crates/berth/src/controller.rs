@@ -1,0 +1,54 @@
+//! `berth controller` and `berth reclaim`.
+
+use crate::serve::log_format;
+use berth_cli::args::{ControllerArgs, ReclaimArgs};
+use berth_cli::ui::Ui;
+use berth_controller::{Class, ControllerOptions, Times};
+
+use berth_kube::Connect;
+
+pub(crate) fn run(args: &ControllerArgs, ui: &mut Ui) -> u8 {
+    let mut times = Times::default();
+    for given in &args.reclaim {
+        let Some(class) = Class::named(&given.class) else {
+            let known: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+            let hint = format!("there are {}", known.join(", "));
+            ui.fail(&format!("--reclaim: there is no class {:?}", given.class), Some(&hint));
+            return 2;
+        };
+        times.set(class, given.time);
+    }
+    let options = ControllerOptions {
+        connect: Connect { kubeconfig: args.kubeconfig.clone(), server: args.api_server.clone() },
+        namespace: args.namespace.clone(),
+        replica: args.replica.clone().unwrap_or_else(|| format!("{}-{}", hostname(), std::process::id())),
+        listen: args.listen.0,
+        times,
+        audit: args.audit,
+        log_format: log_format(args.log.log_format),
+        log_level: args.log.log_level.clone(),
+    };
+    match berth_controller::run(&options) {
+        Ok(()) => 0,
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+pub(crate) fn reclaim(args: &ReclaimArgs, ui: &mut Ui) -> u8 {
+    let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: None };
+    match berth_controller::reclaim_now(&connect, args.dry_run) {
+        Ok(answer) => berth_cli::reclaimed(answer, args, ui),
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}

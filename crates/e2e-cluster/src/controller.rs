@@ -1,0 +1,63 @@
+//! `berth controller` as a process.
+
+use berth_e2e::binaries;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// One replica of the controller.
+pub struct Controller {
+    child: Option<Child>,
+    log: PathBuf,
+}
+
+impl Controller {
+    pub(crate) fn start(replica: &str, kubeconfig: &Path, dir: &Path, args: &[&str]) -> Self {
+        let log = dir.join(format!("controller-{replica}.log"));
+        let file = File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(binaries::berth());
+        command.args(["controller", "--listen", "none", "--replica", replica]).args(args);
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        Self { child: Some(command.spawn().unwrap()), log }
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends it a signal; whether it ended, [`Self::wait`] tells.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    }
+
+    /// Waits until it ends; its exit code, if it was not killed.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            eprintln!("--- {}:", self.log.display());
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
