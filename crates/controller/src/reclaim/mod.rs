@@ -221,10 +221,16 @@ impl Reclaim {
                 Ok(fresh) if fresh.node(&lease.node) == Node::Gone => {}
                 _ => continue,
             }
-            // Addresses in it that are in use are freed one by one, when each is due; until then it is only opened.
             let ended = lease.clone();
-            match world.engine.transact(move |context| context.ipam.end_lease(&ended, context.now)) {
-                Ok(()) => {
+            let outcome = world.engine.transact(move |context| {
+                // What is in use in it comes back one by one, when each is due. What is kept may stay for ever, and then it
+                // is nobody's alone.
+                let waits = context.ipam.is_used(&ended);
+                if waits { Ok(false) } else { context.ipam.end_lease(&ended, context.now).map(|()| true) }
+            });
+            match outcome {
+                Ok(false) => {}
+                Ok(true) => {
                     info!(lease = %lease.prefix, node = lease.node, "the lease of a node that is gone has ended");
                     let message = format!("{} was leased to node {}, which is gone", lease.prefix, lease.node);
                     self.events.pool(&lease.pool, Reason::LeaseEnded, message);

@@ -98,7 +98,7 @@ impl Ipam {
     }
 
     /// The plane of a lease's units, and the units.
-    fn units_of(&self, lease: &Lease) -> Option<(Plane, Units)> {
+    pub(super) fn units_of(&self, lease: &Lease) -> Option<(Plane, Units)> {
         let plane = self.pool(&lease.pool)?.plane();
         let units = Units::new(&[lease.prefix.range()].into_iter().collect(), plane.family, plane.unit_len);
         Some((plane, units))

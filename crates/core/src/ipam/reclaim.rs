@@ -1,7 +1,7 @@
 //! Carrying out what [`crate::reclaim`] has judged: only if the slot is still the one that was judged.
 
 use super::{Ipam, Lease, SlotId};
-use crate::block::{BlockKey, Plane, Slot, State};
+use crate::block::{BlockKey, Slot, State};
 use crate::error::Error;
 use crate::model::Pool;
 use crate::time::Time;
@@ -69,13 +69,10 @@ impl Ipam {
         }
     }
 
-    /// Every block that lies in a lease, as far as anything of it was ever used.
+    /// Whether somebody uses an address of a lease at this moment.
     #[must_use]
-    pub fn blocks_of(&self, lease: &Lease) -> Vec<BlockKey> {
-        let Some(pool) = self.pool(&lease.pool) else { return Vec::new() };
-        let plane: Plane = pool.plane();
-        let range = lease.prefix.range();
-        let key = |addr| BlockKey::of(&plane, plane.unit_of(addr)).0;
-        self.keys.range(key(range.first())..=key(range.last())).map(|(key, _)| key.clone()).collect()
+    pub fn is_used(&self, lease: &Lease) -> bool {
+        let Some((plane, units)) = self.units_of(lease) else { return false };
+        self.slots_in(&plane, &units).any(|(_, view)| view.state == State::Active)
     }
 }
