@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// As many controllers in between as one pool may list. Those that Kubernetes makes are known by name as well.
+const MOST_CONTROLLERS: usize = 64;
+
 /// An application that there is, as its own object describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
@@ -20,7 +23,7 @@ pub struct Workload {
     pub identity: Identity,
     /// UID.
     pub uid: String,
-    /// UIDs of controllers in between, whose pods are its pods.
+    /// UIDs of controllers in between, whose pods are its pods; those that matter most first.
     pub controllers: Vec<String>,
     /// The subnets asked for, in order, by interface; empty if it asks for none.
     pub interfaces: Vec<(String, Vec<String>)>,
@@ -34,8 +37,22 @@ pub struct Workload {
     pub surge: u32,
     /// How many pods are on their way out.
     pub leaving: u32,
-    /// Whether its pods keep their names, so that each gets its address back.
+    /// Whether its pods may keep their names, so that each gets its address back.
     pub stable: bool,
+    /// The numbers that its pods have, where they are numbered.
+    pub ordinals: Option<std::ops::Range<u32>>,
+}
+
+impl Workload {
+    /// Whether there is to be a pod of this name, so that what is kept for it is kept for somebody; `None` if that cannot
+    /// be told from here.
+    #[must_use]
+    pub fn has_pod(&self, name: &str) -> Option<bool> {
+        let ordinals = self.ordinals.as_ref()?;
+        let number = name.strip_prefix(&self.identity.name).and_then(|rest| rest.strip_prefix('-'));
+        let number = number.filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        Some(number.and_then(|digits| digits.parse().ok()).is_some_and(|number: u32| ordinals.contains(&number)))
+    }
 }
 
 /// What holders have of a network.
@@ -217,7 +234,7 @@ impl Desk<'_> {
         let before = pool.application.clone().unwrap_or_default();
         let application = Application {
             uid: workload.uid.clone(),
-            controllers: workload.controllers.clone(),
+            controllers: workload.controllers.iter().take(MOST_CONTROLLERS).cloned().collect(),
             keep: workload.keep,
             ..before
         };
@@ -264,7 +281,7 @@ impl Desk<'_> {
             name: who.name.clone(),
             uid: workload.uid.clone(),
             interface: interface.to_owned(),
-            controllers: workload.controllers.clone(),
+            controllers: workload.controllers.iter().take(MOST_CONTROLLERS).cloned().collect(),
             keep: workload.keep,
         };
         self.effects.push(Effect::Create(Box::new(Pool {
