@@ -4,7 +4,7 @@ use anyhow::Context;
 use berth_core::addr::Cidr;
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Ipam, Request};
-use berth_dialects::native::pod::{self, Asked, Attached, Namespace};
+use berth_dialects::native::pod::{self, Applications, Asked, Attached, Namespace};
 use berth_dialects::{Lowered, lower};
 use berth_kube::blocks::Blocks;
 use berth_kube::objects::Objects;
@@ -29,7 +29,9 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
     let bits = |address: std::net::IpAddr| if address.is_ipv4() { 32 } else { 128 };
     let cidrs = places.node_addresses().iter().map(|&address| Cidr::containing(address, bits(address))).collect();
     let mut ipam = Ipam::new();
-    ipam.configure(objects.config().0);
+    let config = objects.config().0;
+    let applications = Applications::of(&config);
+    ipam.configure(config);
     for (key, block, _) in cluster.wait(Blocks::new(cluster.client().clone(), "").list(None))? {
         ipam.load(&key, block);
     }
@@ -40,6 +42,7 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
         container: "explain",
         interface: &Attached { ifname: interface.to_owned(), ..Attached::default() },
         others: &[],
+        applications: &applications,
     };
     let title = format!("{namespace}/{name}");
     let holds: Vec<String> = ipam
@@ -53,7 +56,11 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
             let (trace, outcome) = ipam.explain(&request, berth_server::now(), &mut Entropy(berth_server::seed()));
             (rule, berth_server::explanation(trace, outcome))
         }
-        Err(error) => ("none could be read".to_owned(), berth_server::explanation(Default::default(), Err(error))),
+        Err(error) => {
+            let pending = matches!(error, Error::PoolPending { .. });
+            let rule = if pending { "a pool of the pod's application, which is not there" } else { "none could be read" };
+            (rule.to_owned(), berth_server::explanation(Default::default(), Err(error)))
+        }
     };
     for (key, value) in [("pod", json!(title)), ("node", json!(node)), ("rule", json!(rule)), ("holds", json!(holds))] {
         answer[key] = value;

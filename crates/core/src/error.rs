@@ -60,6 +60,16 @@ pub enum Error {
     /// No pool has that name, or none matches the pattern.
     #[error("pool {0:?} does not exist")]
     UnknownPool(String),
+    /// The pod's application has no pool yet; it is made when the application is seen.
+    #[error("{application} has no pool of {subnets} for {interface} yet")]
+    PoolPending {
+        /// The application.
+        application: String,
+        /// The interface that the pool would be for.
+        interface: String,
+        /// The subnets asked for.
+        subnets: String,
+    },
     /// Nothing here serves pools of that type.
     #[error("pool {pool:?} has the unknown type {kind:?}")]
     UnknownPoolType {
@@ -173,6 +183,7 @@ impl Error {
             Self::AddressReserved { .. } => ("address-reserved", code::ADDRESS_RESERVED, 422, 14, "ask for another address, or change the reservation or the pool"),
             Self::QuotaReached { .. } => ("quota-reached", code::QUOTA_REACHED, 429, 15, "raise spec.quota of the pool, or release addresses of that namespace"),
             Self::UnknownPool(_) => ("unknown-pool", code::UNKNOWN_POOL, 404, 16, "`berth get pools` lists the pools there are"),
+            Self::PoolPending { .. } => ("pool-pending", 11, 503, 25, "it is tried again; the events of the application say what is in its way"),
             Self::UnknownPoolType { .. } => ("unknown-pool-type", code::UNKNOWN_POOL_TYPE, 422, 17, "use the type \"local\", or run the provider that serves this type"),
             Self::UnknownClaim(_) => ("unknown-claim", code::UNKNOWN_CLAIM, 404, 18, "`berth get claims -A` lists the claims there are"),
             Self::NotFound { .. } => ("not-found", code::NOT_FOUND, 404, 24, "`berth get KIND` lists what there is"),

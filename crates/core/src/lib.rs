@@ -7,12 +7,14 @@
 //! |---|---|
 //! | [`addr`] | addresses, CIDRs, ranges and counts as arithmetic |
 //! | [`model`] | pools, subnets, reservations: what every dialect is lowered into |
+//! | [`apps`] | pools of applications: made, grown, shrunk and deleted along with them |
 //! | [`block`] | 64 aligned units: the unit of storage |
 //! | [`ipam`] | the state machine over all blocks |
 //! | [`reclaim`] | whether an address may come back that nobody gave back |
 //! | [`error`] | why a request was refused, and what that is called in CNI, HTTP and a shell |
 
 pub mod addr;
+pub mod apps;
 pub mod block;
 pub mod error;
 pub mod glob;

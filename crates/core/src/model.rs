@@ -1,6 +1,7 @@
 //! The one model: what every dialect's objects are lowered into.
 
 use crate::addr::{Cidr, Family, Range, RangeSet};
+use crate::apps::{Application, Controller};
 use crate::block::Plane;
 use crate::labels::{Labels, Selector};
 use crate::net::{Dns, Route};
@@ -158,6 +159,8 @@ pub struct Pool {
     pub lending: Option<Lending>,
     /// Whether every pod with an address of it gets an IPEndpoint object, not only those that come back for it.
     pub endpoint_objects: bool,
+    /// Set if it is for the pods of one application, and for no others, even by name.
+    pub application: Option<Application>,
 }
 
 impl Pool {
@@ -189,6 +192,7 @@ impl Pool {
             sticky: None,
             lending: None,
             endpoint_objects: false,
+            application: None,
         }
     }
 
@@ -351,4 +355,6 @@ pub struct Subject {
     /// Whether the holder's name never comes back, as that of a Deployment's pod. A pool that is sticky by pod is not so
     /// for it: every rollout would leave addresses behind that nobody can come back to.
     pub fleeting: bool,
+    /// The controllers that the pod is of; a pool of an application is for the pods of that one.
+    pub controllers: Vec<Controller>,
 }

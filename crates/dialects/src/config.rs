@@ -31,7 +31,8 @@ pub fn lower(object: &Object) -> Result<Lowered, Error> {
     lowered.map_err(|error| error.of(object))
 }
 
-/// Lowers every configured object, of any dialect, into one configuration. Claims are left out.
+/// Lowers every configured object, of any dialect, into one configuration. Claims are left out. Pools that were made
+/// before the subnet they are in are of that subnet: see [`Config::adopt`].
 ///
 /// # Errors
 /// [`Error::Invalid`] if an object does not lower, or two pools of different kinds have one name. Whether the objects
@@ -64,5 +65,6 @@ pub fn lower_all<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Result<Co
             Lowered::Claim(_) => {}
         }
     }
+    config.adopt();
     Ok(config)
 }

@@ -3,13 +3,14 @@
 use crate::bytes::Bytes;
 use berth_core::error::Error;
 use berth_dialects::native::pod::{
-    ADDRESSES, Asked, Attached, CLAIM, MAX_INTERFACES, MAX_LIST, NETWORKS, Namespace, Node, POOLS, Pod, plan,
+    ADDRESSES, Applications, Asked, Attached, CLAIM, KEEP_POOL, MAX_INTERFACES, MAX_LIST, NETWORKS, Namespace, Node,
+    POOL_SIZE, POOLS, Pod, SUBNETS, Terms, plan,
 };
 
 /// The first byte says which annotations are there, the second which interface asks; the rest is their text.
 pub fn check(data: &[u8]) {
     let mut bytes = Bytes(data);
-    let (keys, ifname) = (bytes.below(32), bytes.one_of(&["eth0", "net1", "net2"]));
+    let (keys, ifname) = (bytes.below(255), bytes.one_of(&["eth0", "net1", "net2"]));
     let Ok(text) = std::str::from_utf8(bytes.0) else { return };
     let nic = |ifname: &str| Attached { ifname: ifname.to_owned(), network: ifname.to_owned(), ..Attached::default() };
     let mut pod = Pod { namespace: "ns".to_owned(), name: "pod".to_owned(), ..Pod::default() };
@@ -18,6 +19,15 @@ pub fn check(data: &[u8]) {
         if keys >> bit & 1 == 1 {
             pod.annotations.insert(key.to_owned(), text.to_owned());
         }
+    }
+    for (bit, key) in [SUBNETS, POOL_SIZE, KEEP_POOL].into_iter().enumerate() {
+        if keys >> (bit + 5) & 1 == 1 {
+            pod.annotations.insert(key.to_owned(), text.to_owned());
+        }
+    }
+    if let Ok(terms) = Terms::read(&pod.annotations) {
+        assert!(terms.interfaces.len() <= MAX_INTERFACES + 1);
+        assert!(terms.interfaces.iter().all(|(_, subnets)| (1..=MAX_LIST).contains(&subnets.len())));
     }
     if keys >> 4 & 1 == 1 {
         namespace.annotations.insert(POOLS.to_owned(), text.to_owned());
@@ -31,6 +41,7 @@ pub fn check(data: &[u8]) {
         container: "c",
         interface: &interface,
         others: &others,
+        applications: &Applications::default(),
     };
     let plan = match plan(&asked) {
         Ok(plan) => plan,

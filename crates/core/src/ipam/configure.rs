@@ -2,7 +2,7 @@
 
 use super::units::{Owners, Units};
 use super::{Ipam, PoolIndex, PoolState};
-use crate::addr::{Cidr, Family, RangeSet};
+use crate::addr::{Cidr, Family, Range, RangeSet};
 use crate::block::State;
 use crate::error::Error;
 use crate::model::{Gateway, LEASE_TYPE, LOCAL_TYPE, Pool, Reservation, Subnet};
@@ -45,6 +45,24 @@ impl Config {
             self.validate_pool(pool)?;
         }
         self.validate_overlap()
+    }
+
+    /// Makes pools that name no subnet part of the one that they are in, so that they inherit its gateway, routes and DNS:
+    /// it may have been made after them. Not those that say otherwise, by a prefix length or a CIDR of their own.
+    pub fn adopt(&mut self) {
+        for pool in self.pools.values_mut().filter(|pool| pool.subnet.is_none() && pool.gives_addresses()) {
+            let fits = |subnet: &&Subnet| {
+                let own = |range: &Range| match (pool.prefix_len, range.as_cidr()) {
+                    (Some(len), _) => Some(Cidr::containing(range.first(), len)),
+                    // A single address says nothing about its surroundings, nor does FIRST-LAST.
+                    (None, cidr) => cidr.filter(|cidr| cidr.prefix_len() < pool.family.bits()),
+                };
+                let agrees = |range: &Range| own(range).is_none_or(|own| own == subnet.cidr);
+                subnet.network == pool.network
+                    && pool.ranges.iter().all(|range| subnet.cidr.covers(*range) && agrees(range))
+            };
+            pool.subnet = self.subnets.values().find(fits).map(|subnet| subnet.name.clone());
+        }
     }
 
     fn validate_subnet(&self, subnet: &Subnet) -> Result<(), Error> {
@@ -275,7 +293,7 @@ impl Ipam {
 
 /// A range over several subnets of the pool's prefix length, where each has addresses to leave out: finding those would
 /// mean to walk the range.
-fn straddling(pool: &Pool, subnet: Option<&Subnet>) -> Option<(crate::addr::Range, u8)> {
+fn straddling(pool: &Pool, subnet: Option<&Subnet>) -> Option<(Range, u8)> {
     let len = pool.prefix_len.filter(|_| subnet.is_none() && pool.gives_addresses())?;
     let edges = !pool.edges.network || (pool.family == Family::V4 && !pool.edges.broadcast);
     let gateways = pool.gateway == Gateway::Auto && !pool.edges.gateway;

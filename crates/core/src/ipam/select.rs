@@ -87,7 +87,13 @@ impl PoolState {
         if pool.kind != LOCAL_TYPE {
             return Some(Rule::Type(pool.kind.clone()));
         }
-        pool.audience.refuses(&request.subject, &self.subnets).map(Rule::Audience)
+        let subject = &request.subject;
+        if let Some(application) = pool.application.as_ref().filter(|_| !subject.anyone)
+            && !application.has(&subject.namespace, &subject.controllers)
+        {
+            return Some(Rule::Audience(format!("it is for pods of {application} only")));
+        }
+        pool.audience.refuses(subject, &self.subnets).map(Rule::Audience)
     }
 
     /// The rule that keeps the namespace of a request from one more address.
@@ -132,7 +138,9 @@ impl Ipam {
             // Where no pool is marked as a default, every pool is one. An explicit address may come from any pool.
             let here = |pool: &Pool| group.network() == Some(&*pool.network);
             let marked = self.pools.iter().any(|state| here(&state.pool) && state.pool.default);
-            let fit = |pool: &Pool| here(pool) && (pool.default || !marked || !group.addresses.is_empty());
+            // An application's pool is for those who ask for it.
+            let open = |pool: &Pool| pool.default || (!marked && pool.application.is_none());
+            let fit = |pool: &Pool| here(pool) && (open(pool) || !group.addresses.is_empty());
             let pools = (0..).zip(&self.pools).filter(|(_, state)| fit(&state.pool));
             out.extend(pools.map(|(pool, _)| Candidate { pool, named: false }));
         }

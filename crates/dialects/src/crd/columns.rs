@@ -21,6 +21,8 @@ const POOL: &[Column] = &[
     ("Subnet", ".spec.subnet", true),
     ("Gateway", ".spec.gateway", true),
     ("Pick", ".spec.pick", true),
+    ("Namespace", ".spec.application.namespace", true),
+    ("Application", ".spec.application.name", true),
 ];
 
 const SUBNET: &[Column] = &[

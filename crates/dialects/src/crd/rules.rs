@@ -74,6 +74,10 @@ fn pool() -> Vec<(&'static str, Value)> {
                     "self.?unitPrefixLength == oldSelf.?unitPrefixLength",
                     "unitPrefixLength cannot be changed; make another pool",
                 ),
+                (
+                    "has(self.application) == has(oldSelf.application)",
+                    "application cannot be added or removed; make another pool",
+                ),
             ]),
         ),
         ("network", fixed_network()),
@@ -93,6 +97,13 @@ fn pool() -> Vec<(&'static str, Value)> {
         ("quota.namespaces", json!({ "maxProperties": 64 })),
         ("quota.namespaces{}", quota()),
         ("sticky.keep", duration()),
+        ("application", fixed_application()),
+        ("application.kind", json!({ "minLength": 1, "maxLength": 63 })),
+        ("application.namespace", json!({ "minLength": 1, "maxLength": 63 })),
+        ("application.name", json!({ "minLength": 1 })),
+        ("application.uid", json!({ "maxLength": 64 })),
+        ("application.interface", json!({ "default": "eth0", "minLength": 1, "maxLength": 15 })),
+        ("application.controllers", json!({ "maxItems": 64, "items": { "type": "string", "maxLength": 64 } })),
     ];
     for (list, item, values) in [
         (
@@ -239,6 +250,16 @@ fn fixed_network() -> Value {
         network(),
         &[("self == oldSelf", "cannot be changed: addresses of another network are others; make another object")],
     )
+}
+
+/// An application may be made anew, make other controllers and change its mind about keeping the pool; another one it is
+/// not.
+fn fixed_application() -> Value {
+    rules(&[(
+        "self.apiVersion == oldSelf.apiVersion && self.kind == oldSelf.kind && self.namespace == oldSelf.namespace \
+         && self.name == oldSelf.name && self.interface == oldSelf.interface",
+        "only uid, controllers and keep can be changed; make another pool for another application or interface",
+    )])
 }
 
 fn address() -> Value {

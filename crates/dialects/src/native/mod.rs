@@ -2,6 +2,7 @@
 //!
 //! Every field of a spec is typed and read with its path, so lowering is little more than renaming.
 
+pub mod application;
 pub mod block;
 pub mod claim;
 pub mod endpoint;
@@ -12,6 +13,7 @@ pub mod reservation;
 mod selector;
 mod status;
 pub mod subnet;
+pub mod workload;
 
 pub use block::BlockSpec;
 pub use claim::{Claim, ClaimSpec};

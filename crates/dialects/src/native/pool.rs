@@ -7,6 +7,7 @@ use crate::field::{FieldError, decode};
 use crate::object::Object;
 use crate::text::Text;
 use berth_core::addr::Range;
+use berth_core::apps::Application;
 use berth_core::model::{Audience, Edges, LOCAL_TYPE, Lending, Pick, Pool, Quota, StickyPolicy};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -85,6 +86,54 @@ pub struct PoolSpec {
     /// Whether a node that gets no more leases goes without, instead of borrowing single addresses of others.
     #[serde(default)]
     strict_leases: bool,
+    /// The application whose pods it is for, and no others, even by name. Such pools are made, grown, shrunk and deleted
+    /// along with the application.
+    application: Option<ApplicationSpec>,
+}
+
+/// The application that a pool is for.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApplicationSpec {
+    /// Group and version of its kind.
+    #[schema(example = "apps/v1")]
+    api_version: String,
+    /// Its kind.
+    #[schema(example = "Deployment")]
+    kind: String,
+    /// Its namespace.
+    namespace: String,
+    /// Its name.
+    name: String,
+    /// Its UID. One with another UID under the same name is the same application, made anew.
+    #[serde(default)]
+    uid: String,
+    /// The interface that the pool is for.
+    #[serde(default = "first_interface")]
+    interface: String,
+    /// UIDs of controllers in between, whose pods are its pods: ReplicaSets, Jobs.
+    #[serde(default)]
+    controllers: Vec<String>,
+    /// Whether the pool stays when the application is gone.
+    #[serde(default)]
+    keep: bool,
+}
+
+fn first_interface() -> String {
+    super::pod::FIRST_INTERFACE.to_owned()
+}
+
+impl ApplicationSpec {
+    fn lower(self, path: &str) -> Result<Application, FieldError> {
+        let Self { api_version, kind, namespace, name, uid, interface, controllers, keep } = self;
+        super::pod::check_interface(&interface, path)?;
+        for (field, text) in [("kind", &kind), ("namespace", &namespace), ("name", &name)] {
+            if text.is_empty() {
+                return Err(FieldError::new(format!("{path}.{field}"), "is empty; fill it in"));
+            }
+        }
+        Ok(Application { api_version, kind, namespace, name, uid, interface, controllers, keep })
+    }
 }
 
 /// In which order free addresses are picked.
@@ -190,6 +239,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
             strict: spec.strict_leases,
             most: spec.max_leases_per_node,
         }),
+        application: spec.application.map(|own| own.lower("spec.application")).transpose()?,
         ..plain
     })
 }

@@ -1,8 +1,10 @@
+mod application;
 mod bcs;
 mod manifests;
 mod native;
 mod pod;
 mod pod_annotations;
+mod workload;
 
 use crate::{Object, parse_manifests};
 

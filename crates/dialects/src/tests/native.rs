@@ -4,6 +4,7 @@ use crate::native::{
 };
 use crate::{Object, lower_all};
 use berth_core::addr::Family;
+use berth_core::apps::Application;
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Ipam};
 use berth_core::labels::{Operator, Selector};
@@ -52,6 +53,8 @@ fn every_field_of_a_pool_is_lowered() {
   sticky: {keep: 24h}
   blockSize: 26
   strictLeases: true
+  application:
+    {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: u, controllers: [r], keep: true}
 "#;
     let pool = lower_pool(&object(&native("IPPool", "blue", spec))).expect("lowers");
     let selector = |expressions: Vec<(&str, Operator)>| Selector {
@@ -106,6 +109,16 @@ fn every_field_of_a_pool_is_lowered() {
         sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)) }),
         lending: Some(Lending { block_len: 26, strict: true, most: None }),
         endpoint_objects: false,
+        application: Some(Application {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: "shop".into(),
+            name: "web".into(),
+            uid: "u".into(),
+            interface: "eth0".into(),
+            controllers: vec!["r".into()],
+            keep: true,
+        }),
     };
     assert_eq!(pool, expected);
 }

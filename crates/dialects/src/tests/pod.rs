@@ -1,7 +1,7 @@
 //! Which rule wins, what is asked of the core, and what the core makes of it.
 
 use crate::lower_all;
-use crate::native::pod::{Asked, Attached, DefaultRoute, Namespace, Node, Owner, Plan, Pod, Rule, plan};
+use crate::native::pod::{Applications, Asked, Attached, DefaultRoute, Namespace, Node, Owner, Plan, Pod, Rule, plan};
 use crate::native::{Claim, lower_claim};
 use crate::parse_manifests;
 use berth_core::addr::Family;
@@ -21,6 +21,7 @@ pub(super) struct World {
     pub(super) node: Node,
     pub(super) interface: Attached,
     pub(super) others: Vec<Attached>,
+    pub(super) applications: Applications,
 }
 
 impl World {
@@ -65,6 +66,7 @@ impl World {
             container: "c1",
             interface: &self.interface,
             others: &self.others,
+            applications: &self.applications,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! All that an agent knows about an ADD.
 
+use super::Applications;
 use berth_core::addr::{Cidr, Family};
 use berth_core::labels::Labels;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub struct Asked<'a> {
     /// The pod's other interfaces that will ask Berth too, as far as the caller can tell, e.g. from the pod's network
     /// attachment definitions. Empty is always right: each is then served by its own ADD alone.
     pub others: &'a [Attached],
+    /// The pools of applications that are configured.
+    pub applications: &'a Applications,
 }
 
 /// A pod.
@@ -42,13 +45,25 @@ pub struct Pod {
 
 impl Pod {
     /// Whether a pod of the same name comes after it, so that keeping its address is of use: a StatefulSet's (of
-    /// whatever group: there are several that number their pods), a node's own (a mirror pod), and a pod without a
-    /// controller, whose name a person chose. Every other controller draws new names.
+    /// whatever group: there are several that number their pods), a node's own (a mirror pod), a pod without a
+    /// controller, whose name a person chose, and one of any controller that calls it like itself or numbers it. Every
+    /// other controller draws new names.
     #[must_use]
     pub fn has_stable_name(&self) -> bool {
         let controller = self.owners.iter().find(|owner| owner.controller);
-        controller.is_none_or(|owner| matches!(owner.kind.as_str(), "StatefulSet" | "Node"))
+        controller.is_none_or(|owner| {
+            let rest = self.name.strip_prefix(&owner.name);
+            matches!(owner.kind.as_str(), "StatefulSet" | "Node") || rest.is_some_and(is_numbered)
+        })
     }
+}
+
+/// Whether this is what a controller puts behind its own name for a pod that comes back: nothing, or a number. Names that
+/// Kubernetes draws end in five letters and digits, which may all be digits; fewer are a number.
+fn is_numbered(rest: &str) -> bool {
+    let number = rest.strip_prefix('-').unwrap_or_default();
+    let digits = (1..=4).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+    rest.is_empty() || digits && (number == "0" || !number.starts_with('0'))
 }
 
 /// An owner reference.

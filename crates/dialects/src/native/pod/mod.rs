@@ -6,7 +6,7 @@
 //! | rule | where | module |
 //! |---|---|---|
 //! | 1 | pod annotation `berth.io/networks` | `networks` |
-//! | 2 | pod annotations `berth.io/pools`, `berth.io/addresses`, `berth.io/claim`, for the first interface | `rules` |
+//! | 2 | pod annotations `berth.io/pools`, `berth.io/addresses`, `berth.io/claim`, `berth.io/subnets`, for the first interface | `rules` |
 //! | 3 | namespace annotations `berth.io/pools` (first interface) and `berth.io/pools.IFNAME` | `rules` |
 //! | 4 | the CNI configuration's own keys | `rules` |
 //! | 5 | the default pools | `rules` |
@@ -18,12 +18,15 @@
 //! which wire the interface is on and binds under every rule, and routes say nothing about where an address comes from.
 
 mod annotation;
+mod application;
 mod asked;
 mod networks;
 mod routes;
 mod rules;
 mod wish;
 
+pub use application::{Applications, Terms};
+pub(super) use networks::check_interface;
 pub use asked::{Asked, Attached, Namespace, Node, Owner, Pod};
 pub use routes::{DefaultRoute, Routes};
 pub use rules::Rule;
@@ -54,6 +57,13 @@ pub const POOLS: &str = "berth.io/pools";
 pub const ADDRESSES: &str = "berth.io/addresses";
 /// Pod annotation: the claim for the first interface.
 pub const CLAIM: &str = "berth.io/claim";
+
+/// Pod annotation: subnets, of which the pod's application has a pool of its own for the first interface.
+pub const SUBNETS: &str = "berth.io/subnets";
+/// Pod annotation: how large those pools are.
+pub const POOL_SIZE: &str = "berth.io/pool-size";
+/// Pod annotation: whether those pools stay when the application is gone.
+pub const KEEP_POOL: &str = "berth.io/keep-pool";
 
 /// What to ask of the engine: all of it or none.
 #[derive(Clone, Debug)]
@@ -118,7 +128,8 @@ impl Interface {
 /// by [`MAX_ANNOTATION_BYTES`].
 ///
 /// # Errors
-/// [`Error::Invalid`] names the object, the annotation or key in it, and the fix.
+/// [`Error::Invalid`] names the object, the annotation or key in it, and the fix. [`Error::PoolPending`] if the pod's
+/// application has no pool yet of the subnets that it asks for.
 pub fn plan(asked: &Asked<'_>) -> Result<Plan, Error> {
     let pod = asked.pod;
     annotation::refuse_misspelt(asked)?;
@@ -166,6 +177,7 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         node_cidrs: node.cidrs.clone(),
         attachment: attached.attachment.clone(),
         fleeting: !pod.has_stable_name(),
+        controllers: application::controllers(pod),
     };
     let groups: Vec<Group> = wish.groups(attached.domain.as_ref());
     let routes = networks.routes(&attached.ifname);

@@ -1,6 +1,7 @@
 //! `berth.io/networks`: what each interface of a pod is to get, in one list.
 
 use super::annotation::{self, bounded};
+use super::application;
 use super::routes::{DefaultRoute, Routes};
 use super::wish::{ClaimRef, Wish};
 use super::{FIRST_INTERFACE, MAX_INTERFACES, NETWORKS};
@@ -22,6 +23,7 @@ struct Written {
     pools: Option<Vec<String>>,
     addresses: Option<Vec<String>>,
     claim: Option<String>,
+    subnets: Option<Vec<String>>,
     families: Option<Vec<WrittenFamily>>,
     default_route: Option<bool>,
     routes: Option<Vec<RouteSpec>>,
@@ -37,6 +39,7 @@ pub(super) struct Entry {
     addresses: Vec<IpAddr>,
     families: Vec<Family>,
     claim: Option<String>,
+    subnets: Vec<String>,
     default_route: Option<bool>,
     routes: Vec<Route>,
 }
@@ -44,7 +47,8 @@ pub(super) struct Entry {
 impl Entry {
     /// Whether it says where addresses come from; routes alone leave that to the next rule.
     pub(super) fn is_wish(&self) -> bool {
-        self.claim.is_some() || !(self.pools.is_empty() && self.addresses.is_empty() && self.families.is_empty())
+        let lists = self.pools.is_empty() && self.addresses.is_empty() && self.families.is_empty();
+        self.claim.is_some() || !lists || !self.subnets.is_empty()
     }
 
     /// What it asks for, as a pod of `namespace`.
@@ -57,6 +61,7 @@ impl Entry {
             ranges: Vec::new(),
             families: self.families.clone(),
             claim,
+            subnets: self.subnets.clone(),
         })
     }
 
@@ -118,6 +123,12 @@ impl Networks {
         self.0.iter().find(|entry| entry.interface == interface)
     }
 
+    /// The subnets asked for, by interface.
+    pub(super) fn subnets(&self) -> impl Iterator<Item = (String, Vec<String>)> + '_ {
+        let asking = self.0.iter().filter(|entry| !entry.subnets.is_empty());
+        asking.map(|entry| (entry.interface.clone(), entry.subnets.clone()))
+    }
+
     /// The interfaces listed, in order.
     pub(super) fn interfaces(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.interface.as_str())
@@ -143,7 +154,7 @@ fn in_order(i: usize) -> String {
 }
 
 /// Linux has names of up to 15 bytes, without slashes and spaces.
-fn check_interface(name: &str, path: &str) -> Result<(), FieldError> {
+pub(in crate::native) fn check_interface(name: &str, path: &str) -> Result<(), FieldError> {
     let fits = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
     if (1..=15).contains(&name.len()) && name.chars().all(fits) && name != "." && name != ".." {
         return Ok(());
@@ -154,9 +165,13 @@ fn check_interface(name: &str, path: &str) -> Result<(), FieldError> {
 }
 
 fn read_entry(written: Written, interface: String, path: String) -> Result<Entry, FieldError> {
-    let Written { pools, addresses, claim, families, default_route, routes, .. } = written;
+    let Written { pools, addresses, claim, subnets, families, default_route, routes, .. } = written;
     let at = |field: &str| format!("{path}.{field}");
     for (other, field, given) in [
+        ("subnets", "pools", subnets.is_some() && pools.is_some()),
+        ("subnets", "addresses", subnets.is_some() && addresses.is_some()),
+        ("subnets", "claim", subnets.is_some() && claim.is_some()),
+        ("subnets", "families", subnets.is_some() && families.is_some()),
         ("claim", "pools", claim.is_some() && pools.is_some()),
         ("claim", "addresses", claim.is_some() && addresses.is_some()),
         ("claim", "families", claim.is_some() && families.is_some()),
@@ -190,6 +205,7 @@ fn read_entry(written: Written, interface: String, path: String) -> Result<Entry
     Ok(Entry {
         pools: pools.map(|names| annotation::pools(names, &at("pools"))).transpose()?.unwrap_or_default(),
         addresses: addresses.map(|a| annotation::addresses(&a, &at("addresses"))).transpose()?.unwrap_or_default(),
+        subnets: subnets.map(|names| application::subnets(names, &at("subnets"))).transpose()?.unwrap_or_default(),
         interface,
         families,
         claim,

@@ -3,7 +3,7 @@
 use super::annotation::{self, of_namespace, of_pod};
 use super::networks::Networks;
 use super::wish::{ClaimRef, Wish};
-use super::{ADDRESSES, Asked, Attached, CLAIM, FIRST_INTERFACE, NETWORKS, POOLS, Pod};
+use super::{ADDRESSES, Asked, Attached, CLAIM, FIRST_INTERFACE, NETWORKS, POOLS, Pod, SUBNETS, application};
 use crate::field::FieldError;
 use berth_core::addr::Range;
 use berth_core::error::Error;
@@ -57,7 +57,11 @@ pub(super) fn decide(asked: &Asked<'_>, attached: &Attached, networks: &Networks
         }
     }
     let (rule, what) = winner.unwrap_or_else(|| (Rule::Default, String::new()));
-    let wish = read(rule, asked, attached, networks)?;
+    let mut wish = read(rule, asked, attached, networks)?;
+    if !wish.subnets.is_empty() {
+        application::terms(&asked.pod.annotations).map_err(|error| of_pod(error, asked.pod))?;
+        wish.pools = asked.applications.pools(asked.pod, &attached.ifname, &wish.subnets)?;
+    }
     let mut words = format!("{}: {what} asks for {wish}", attached.ifname);
     if rule == Rule::Default {
         words = format!("{}: nothing asks for anything else than {wish}", attached.ifname);
@@ -86,7 +90,7 @@ fn voice(rule: Rule, asked: &Asked<'_>, attached: &Attached, networks: &Networks
         },
         Rule::Pod => {
             let there = |key: &&str| asked.pod.annotations.contains_key(*key);
-            let keys: Vec<&str> = [POOLS, ADDRESSES, CLAIM].into_iter().filter(there).collect();
+            let keys: Vec<&str> = [POOLS, ADDRESSES, CLAIM, SUBNETS].into_iter().filter(there).collect();
             match &keys[..] {
                 [] => Voice::Absent,
                 keys if ifname == FIRST_INTERFACE => Voice::Speaks(format!("pod annotation {}", keys.join(" with "))),
@@ -159,7 +163,15 @@ fn pod_wish(pod: &Pod) -> Result<Wish, FieldError> {
             return Err(FieldError::new(other, reason));
         }
     }
+    if pod.annotations.contains_key(SUBNETS) {
+        let other = [POOLS, ADDRESSES, CLAIM].into_iter().find(|key| pod.annotations.contains_key(*key));
+        if let Some(other) = other {
+            let reason = format!("remove it, or {SUBNETS}: that says which pools are wanted");
+            return Err(FieldError::new(other, reason));
+        }
+    }
     Ok(Wish {
+        subnets: list(SUBNETS)?.map(|names| application::subnets(names, SUBNETS)).transpose()?.unwrap_or_default(),
         pools: list(POOLS)?.map(|names| annotation::pools(names, POOLS)).transpose()?.unwrap_or_default(),
         addresses: list(ADDRESSES)?
             .map(|texts| annotation::addresses(&texts, ADDRESSES))
@@ -199,6 +211,6 @@ fn configured(attached: &Attached, namespace: &str) -> Result<Wish, FieldError> 
         addresses: attached.addresses.iter().map(std::net::IpAddr::to_canonical).collect(),
         ranges,
         families: attached.families.clone(),
-        claim: None,
+        ..Wish::default()
     })
 }

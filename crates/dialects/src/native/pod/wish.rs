@@ -41,6 +41,8 @@ pub(super) struct Wish {
     pub(super) ranges: Vec<Vec<Range>>,
     pub(super) families: Vec<Family>,
     pub(super) claim: Option<ClaimRef>,
+    /// Subnets that the pools, then those of the pod's application, are to be of.
+    pub(super) subnets: Vec<String>,
 }
 
 impl Wish {
@@ -67,6 +69,9 @@ impl fmt::Display for Wish {
         }
         let pools = match &self.pools[..] {
             [] => "the default pools".to_owned(),
+            own if !self.subnets.is_empty() => {
+                format!("pool {} of its application in subnet {}", own.join(", "), self.subnets.join(", "))
+            }
             [one] => format!("pool {one}"),
             many => format!("pools {} in this order", many.join(", ")),
         };
