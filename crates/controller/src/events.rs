@@ -19,8 +19,6 @@ pub(crate) enum Reason {
     Exhausted,
     /// An object is to be deleted and is still in use.
     InUse,
-    /// An object is not accepted.
-    Refused,
 }
 
 impl Reason {
@@ -30,15 +28,11 @@ impl Reason {
             Self::LeaseEnded => "LeaseEnded",
             Self::Exhausted => "PoolExhausted",
             Self::InUse => "StillInUse",
-            Self::Refused => "Refused",
         }
     }
 
-    const fn kind(self) -> EventType {
-        match self {
-            Self::Reclaimed | Self::LeaseEnded => EventType::Normal,
-            Self::Exhausted | Self::InUse | Self::Refused => EventType::Warning,
-        }
+    const fn is_warning(self) -> bool {
+        matches!(self, Self::Exhausted | Self::InUse)
     }
 }
 
@@ -60,18 +54,23 @@ impl Events {
         self.tell(object("IPPool", None, name, None), reason, note);
     }
 
-    /// Tells of any object of Berth's. Nobody waits for it, and one that is lost is lost.
-    pub(crate) fn tell(&self, about: ObjectReference, reason: Reason, mut note: String) {
+    /// Tells of any object of Berth's.
+    pub(crate) fn tell(&self, about: ObjectReference, reason: Reason, note: String) {
+        self.raw(about, reason.is_warning(), reason.name(), note);
+    }
+
+    /// Tells of any object. Nobody waits for it, and one that is lost is lost.
+    pub(crate) fn raw(&self, about: ObjectReference, warning: bool, reason: &str, mut note: String) {
         if note.len() > LONGEST {
             let cut = (0..=LONGEST).rev().find(|&at| note.is_char_boundary(at)).unwrap_or(0);
             note.truncate(cut);
             note.push('…');
         }
         let event = Event {
-            type_: reason.kind(),
-            reason: reason.name().to_owned(),
+            type_: if warning { EventType::Warning } else { EventType::Normal },
+            reason: reason.to_owned(),
             note: Some(note),
-            action: reason.name().to_owned(),
+            action: reason.to_owned(),
             secondary: None,
         };
         let recorder = self.recorder.clone();

@@ -5,6 +5,7 @@
 //! | [`world`] | all that is known: blocks in an engine, everything else in mirrors |
 //! | [`facts`] | what is known of pods, nodes and claims, from a mirror or from the server itself |
 //! | [`reclaim`] | addresses whose users are gone come back |
+//! | [`apps`] | pools that follow applications |
 //! | [`claims`] | claims are bound when they are made |
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
@@ -15,6 +16,7 @@
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
 //! and writes by compare-and-swap. Every replica looks; only the leader writes.
 
+mod apps;
 mod claims;
 mod events;
 mod facts;

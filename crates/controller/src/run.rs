@@ -1,5 +1,6 @@
 //! Starting and stopping.
 
+use crate::apps::Apps;
 use crate::claims::Claims;
 use crate::events::Events;
 use crate::guard::Guard;
@@ -86,10 +87,12 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     let mut reclaim = Reclaim::new(world.clone(), told, (options.times.clone(), options.audit));
     let mut status = Status::new(world.clone(), events.clone(), metrics.clone());
     let mut claims = Claims::new(world.clone());
+    let mut apps = Apps::new(world.clone(), events.clone());
     let mut guard = Guard::new(world.clone(), events);
     let workers = [
         work("reclaim", &world, &seat, stop, move |seat| reclaim.round(seat))?,
         work("status", &world, &seat, stop, move |seat| status.round(seat))?,
+        work("apps", &world, &seat, stop, move |seat| apps.round(seat))?,
         work("claims", &world, &seat, stop, move |seat| claims.round(seat))?,
         work("guard", &world, &seat, stop, move |seat| {
             metrics.leads(seat.leads());

@@ -162,13 +162,13 @@ impl World {
         self.pods(node, &[name.to_owned()], annotations).remove(0)
     }
 
-    /// Makes one pod that others own.
+    /// Makes one pod with this metadata.
     ///
     /// # Panics
     /// If the server refuses it.
     #[must_use]
-    pub fn owned_pod(&self, node: &str, name: &str, owners: &Value) -> Pod {
-        self.make_pods(node, &[name.to_owned()], &json!({"ownerReferences": owners})).remove(0)
+    pub fn make_pod(&self, node: &str, name: &str, metadata: &Value) -> Pod {
+        self.make_pods(node, &[name.to_owned()], metadata).remove(0)
     }
 
     /// Deletes a pod at once.

@@ -166,7 +166,7 @@ fn a_stateful_set_that_shrinks_gives_up_the_addresses_of_pods_that_do_not_come_b
     let owned = |name: &str| {
         let owner =
             json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": uid, "controller": true}]);
-        world.owned_pod("n1", name, &owner)
+        world.make_pod("n1", name, &json!({"ownerReferences": owner}))
     };
     let agent = world.agent("n1");
     let pods: Vec<_> = ["db-0", "db-1", "db-2"].iter().map(|name| owned(name)).collect();

@@ -18,6 +18,8 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub(crate) struct PodFacts {
     uids: Vec<String>,
     life: Life,
+    /// Version and kind of the controller by which it asks for pools of its own, if it does.
+    pub(crate) asks_by: Option<(String, String)>,
 }
 
 impl PodFacts {
@@ -35,6 +37,7 @@ impl PodFacts {
         let runs = containers.into_iter().any(running);
         Self {
             uids: meta.uid.clone().into_iter().chain(hash).collect(),
+            asks_by: crate::apps::asks_by(pod),
             life: Life { ended: matches!(phase, Some("Succeeded" | "Failed")), deadline: deleted_at(meta), runs },
         }
     }

@@ -158,7 +158,7 @@ impl Reclaim {
             let some = some.concat();
             match free(&self.world, some.clone()) {
                 Ok(freed) => {
-                    self.tell(some.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?))))
+                    self.tell(some.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?))));
                 }
                 Err(error) => warn!(%error, "could not free what may come back; it is tried again"),
             }
