@@ -19,6 +19,19 @@ const FILES: &[(&str, &[&str])] = &[
     ("deploy/kubernetes/crds/ipblocks.yaml", &["crds", "ipblocks"]),
 ];
 
+/// What the Helm chart has from the manifests that are applied without it: a chart reads only what is inside it.
+const COPIES: &[&str] = &[
+    "crds/ippools.yaml",
+    "crds/ipsubnets.yaml",
+    "crds/ipreservations.yaml",
+    "crds/ipclaims.yaml",
+    "crds/ipendpoints.yaml",
+    "crds/ipblocks.yaml",
+    "agent-rbac.yaml",
+    "agent-policy.yaml",
+    "controller-rbac.yaml",
+];
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Change nothing; fail if a file is not what would be generated
@@ -32,24 +45,34 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut stale = Vec::new();
     for (path, arguments) in FILES {
         let fresh = sh::output(&mut sh::command(&berth, arguments)).with_context(|| format!("generating {path}"))?;
-        let file = sh::root().join(path);
-        let current = fs::read_to_string(&file).unwrap_or_default();
-        if current == fresh {
-            println!("{path}: up to date");
-            continue;
-        }
-        println!("{path}: {}", difference(&current, &fresh));
-        if args.check {
-            stale.push(*path);
-        } else {
-            fs::create_dir_all(file.parent().context("a generated file has a directory")?)?;
-            fs::write(&file, fresh)?;
-        }
+        stale.extend(put(path, &fresh, args.check)?);
+    }
+    for name in COPIES {
+        let source = format!("deploy/kubernetes/{name}");
+        let fresh = fs::read_to_string(sh::root().join(&source)).with_context(|| format!("reading {source}"))?;
+        stale.extend(put(&format!("deploy/helm/berth/files/{name}"), &fresh, args.check)?);
     }
     if !stale.is_empty() {
         bail!("{} out of date; run: cargo xtask generate", stale.join(", "));
     }
     Ok(())
+}
+
+/// Writes a file, or says that it is to be written.
+fn put(path: &str, fresh: &str, check: bool) -> Result<Option<String>> {
+    let file = sh::root().join(path);
+    let current = fs::read_to_string(&file).unwrap_or_default();
+    if current == fresh {
+        println!("{path}: up to date");
+        return Ok(None);
+    }
+    println!("{path}: {}", difference(&current, fresh));
+    if check {
+        return Ok(Some(path.to_owned()));
+    }
+    fs::create_dir_all(file.parent().context("a generated file has a directory")?)?;
+    fs::write(&file, fresh)?;
+    Ok(None)
 }
 
 /// Where two texts part, and how much of each lies between their common beginning and end.

@@ -53,7 +53,7 @@ pub fn install(cluster: &mut Cluster, image: &Path) -> Result<()> {
     let definitions = manifests().join("crds");
     plane.kubectl_ok(&["apply", "--server-side", "--filename", &definitions.to_string_lossy()])?;
     plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"])?;
-    for name in ["agent-rbac.yaml", "agent-policy.yaml"] {
+    for name in ["namespace.yaml", "agent-rbac.yaml", "agent-policy.yaml"] {
         plane.apply(&read(name)?)?;
     }
     cluster.load_image(image)?;

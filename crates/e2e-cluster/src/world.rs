@@ -9,6 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// The agent's own account, as it is installed.
+const NAMESPACE: &str = include_str!("../../../deploy/kubernetes/namespace.yaml");
 const RBAC: &str = include_str!("../../../deploy/kubernetes/agent-rbac.yaml");
 const CONTROLLER_RBAC: &str = include_str!("../../../deploy/kubernetes/controller-rbac.yaml");
 const POLICY: &str = include_str!("../../../deploy/kubernetes/agent-policy.yaml");
@@ -45,6 +46,7 @@ impl World {
         let crds = succeed(Command::new(binaries::berth()).arg("crds"));
         plane.apply(&crds).unwrap();
         plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+        plane.apply(NAMESPACE).unwrap();
         plane.apply(RBAC).unwrap();
         plane.apply(POLICY).unwrap();
         plane.apply(CONTROLLER_RBAC).unwrap();
