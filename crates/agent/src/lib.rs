@@ -16,6 +16,7 @@
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod attachments;
 mod check;
 mod explain;
 mod flush;

@@ -73,7 +73,8 @@ impl Endpoints {
         Ok(found.items.into_iter().map(row).collect())
     }
 
-    /// Records an interface of a pod. What a pod of the same name held that came before is replaced.
+    /// Records interfaces of a pod, beside those that it has already. What a pod of the same name held that came before
+    /// is replaced.
     ///
     /// # Errors
     /// If it is not recorded.
@@ -82,7 +83,7 @@ impl Endpoints {
         namespace: &str,
         pod: &str,
         (uid, node): (&str, &str),
-        interface: &EndpointInterface,
+        interfaces: &[EndpointInterface],
     ) -> Result<(), CallError> {
         let api = self.endpoints(namespace);
         let mut last = None;
@@ -92,14 +93,14 @@ impl Endpoints {
             let mut spec = found.as_ref().map(|object| object.spec.clone()).filter(|spec| spec.uid == uid);
             let spec = spec.get_or_insert(fresh);
             node.clone_into(&mut spec.node);
-            match spec.interfaces.iter_mut().find(|known| known.name == interface.name) {
-                Some(known) if known == interface => {
-                    if found.as_ref().is_some_and(|object| object.spec == *spec) {
-                        return Ok(());
-                    }
+            for interface in interfaces {
+                match spec.interfaces.iter_mut().find(|known| known.name == interface.name) {
+                    Some(known) => known.clone_from(interface),
+                    None => spec.interfaces.push(interface.clone()),
                 }
-                Some(known) => known.clone_from(interface),
-                None => spec.interfaces.push(interface.clone()),
+            }
+            if found.as_ref().is_some_and(|object| object.spec == *spec) {
+                return Ok(());
             }
             let mut object = EndpointObject::new(pod, &self.endpoints, spec.clone());
             object.metadata.namespace = Some(namespace.to_owned());

@@ -8,6 +8,7 @@
 //! | [`endpoints`] | IPEndpoint and the status of IPClaim: where sticky holders are found again |
 //! | [`objects`] | the configured objects (pools, subnets, reservations, claims), watched |
 //! | [`pods`] | the pods of one node, watched; single ones read |
+//! | [`definitions`] | the network attachment definitions that pods of this node select, read when needed |
 //! | [`places`] | namespaces and the own node, watched |
 //!
 //! The engine and its stores are synchronous; the API's client is not. [`Cluster`] is the bridge: it owns the runtime,
@@ -15,6 +16,7 @@
 
 pub mod blocks;
 pub mod connect;
+pub mod definitions;
 pub mod endpoints;
 pub mod objects;
 pub mod places;
