@@ -1,18 +1,19 @@
 //! Who asks for what: the pod behind an ADD, and what it is to get.
 
-use crate::sticky::Note;
+use crate::sticky::{Note, Noted};
 use crate::store::ClusterStore;
 use berth_core::addr::Cidr;
 use berth_core::error::Error;
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
-use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod, Routes};
+use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
 use berth_dialects::{Lowered, lower};
 use berth_door::Service;
 use berth_door::door::before_waiting;
 use berth_door::words::{self, Host, Planned, groups};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
+use berth_kube::definitions::Definitions;
 use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
@@ -31,6 +32,7 @@ pub struct Agent {
     pub(crate) pods: Pods,
     pub(crate) places: Places,
     pub(crate) endpoints: Endpoints,
+    pub(crate) definitions: Definitions,
     pub(crate) node: String,
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
@@ -58,32 +60,29 @@ impl Host for Agent {
     }
 
     fn plan(&self, add: AddRequest) -> Result<Planned<Note>, Error> {
-        let (network, ifname) = (add.attachment.network.clone(), add.attachment.ifname.clone());
         let (pod, mut interfaces) = self.interfaces(add)?;
-        let mut note = Note { pod, ifname, network, routes: Routes::default(), claim: None };
-        for (place, interface) in interfaces.iter_mut().enumerate() {
-            match interface.claim.clone() {
-                Some(claim) => {
-                    let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
-                    if let Lowered::Claim(claim) = lower(&object)? {
-                        interface.bind(&claim)?;
-                    }
-                    let bound = self.recall_claim(&claim.namespace, &claim.name)?;
-                    if place == 0 {
-                        note.claim = Some(bound);
-                    }
+        let mut noted = Vec::with_capacity(interfaces.len());
+        for interface in &mut interfaces {
+            let claim = interface.claim.clone().map(|claim| {
+                let object = self.objects.get("IPClaim", &claim.namespace, &claim.name)?;
+                if let Lowered::Claim(claim) = lower(&object)? {
+                    interface.bind(&claim)?;
                 }
-                None => self.recall(&note.pod, interface)?,
-            }
+                self.recall_claim(&claim.namespace, &claim.name)
+            });
+            noted.push(Noted::new(interface, claim.transpose()?));
         }
-        if let Some(first) = interfaces.first_mut() {
-            note.routes = std::mem::take(&mut first.routes);
-        }
+        self.recall(&pod, &interfaces)?;
+        let note = Note { pod, interfaces: noted };
         Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), note })
     }
 
-    fn finish(&self, note: Note, outcome: &mut Outcome) -> Result<(), Error> {
-        self.settle(note, outcome)
+    fn finish(&self, note: Note, outcomes: &mut [Outcome]) -> Result<(), Error> {
+        self.settle(note, outcomes)
+    }
+
+    fn node(&self) -> &str {
+        &self.node
     }
 
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {
@@ -99,7 +98,7 @@ impl Host for Agent {
     }
 
     fn refused(&self, error: &Error) {
-        if let Error::PoolExhausted { pools, .. } = error {
+        if let Error::PoolExhausted { pools, .. } = error.cause() {
             self.short_of.lock().unwrap_or_else(PoisonError::into_inner).extend(pools.iter().cloned());
         }
     }
@@ -122,14 +121,15 @@ impl Agent {
         let place = self.places.node();
         let node = pod::Node { name: self.node.clone(), labels: place.labels.clone(), cidrs: self.cidrs.clone() };
         let container = add.attachment.container.clone();
-        let interface = attached(add);
+        let mut interface = attached(add);
+        let others = self.others(&pod, &container, &mut interface);
         let asked = Asked {
             pod: &pod,
             namespace: &namespace,
             node: &node,
             container: &container,
             interface: &interface,
-            others: &[],
+            others: &others,
         };
         let interfaces = pod::plan(&asked)?.interfaces;
         Ok((pod, interfaces))

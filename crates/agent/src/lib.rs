@@ -15,6 +15,7 @@
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod attachments;
 mod check;
 mod explain;
 mod flush;

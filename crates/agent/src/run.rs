@@ -7,6 +7,7 @@ use crate::{flush, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
+use berth_kube::definitions::Definitions;
 use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
@@ -173,13 +174,14 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     }
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
     let (cidrs, metrics) = (networks::of_node(), Metrics::new());
-    let endpoints = Endpoints::new(cluster);
+    let (endpoints, definitions) = (Endpoints::new(cluster), Definitions::new(cluster));
     let agent = Agent {
         engine,
         objects,
         pods,
         places,
         endpoints,
+        definitions,
         node: node.clone(),
         cidrs,
         metrics,

@@ -25,17 +25,32 @@ use tracing::{debug, info};
 /// What is remembered of an ADD until it is answered.
 pub struct Note {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) ifname: String,
-    pub(crate) network: String,
-    pub(crate) routes: Routes,
+    /// The interface asked about, then those that are served along with it.
+    pub(crate) interfaces: Vec<Noted>,
+}
+
+/// What is remembered of one interface.
+pub(crate) struct Noted {
+    ifname: String,
+    network: String,
+    routes: Routes,
     /// The claim it uses, as it was before.
-    pub(crate) claim: Option<BoundClaim>,
+    claim: Option<BoundClaim>,
+}
+
+impl Noted {
+    pub(crate) fn new(interface: &Interface, claim: Option<BoundClaim>) -> Self {
+        let (holder, routes) = (&interface.request.holder, interface.routes.clone());
+        Self { ifname: holder.ifname.clone(), network: holder.network.clone(), routes, claim }
+    }
 }
 
 impl Agent {
-    /// Finds what is kept for a pod that comes back.
-    pub(crate) fn recall(&self, pod: &Pod, interface: &Interface) -> Result<(), Error> {
-        if !pod.has_stable_name() || pod.name.is_empty() || !self.keeps_for_pods() {
+    /// Finds what is kept for a pod that comes back, on the interfaces that use no claim.
+    pub(crate) fn recall(&self, pod: &Pod, interfaces: &[Interface]) -> Result<(), Error> {
+        let own = interfaces.iter().filter(|interface| interface.claim.is_none());
+        let names: Vec<&str> = own.map(|interface| interface.request.holder.ifname.as_str()).collect();
+        if names.is_empty() || !pod.has_stable_name() || pod.name.is_empty() || !self.keeps_for_pods() {
             return Ok(());
         }
         before_waiting();
@@ -43,8 +58,7 @@ impl Agent {
         else {
             return Ok(());
         };
-        let ifname = &interface.request.holder.ifname;
-        let own = endpoint.interfaces.iter().filter(|known| known.name == *ifname);
+        let own = endpoint.interfaces.iter().filter(|known| names.contains(&&*known.name));
         let addresses = own.flat_map(|known| &known.addresses);
         let bare = |known: &EndpointAddress| known.address.split('/').next().and_then(|text| text.parse().ok());
         let addresses: Vec<IpAddr> = addresses.filter_map(bare).collect();
@@ -52,7 +66,8 @@ impl Agent {
         if endpoint.uid == pod.uid {
             return Ok(());
         }
-        self.relieve(pod, &format!("pod/{}/{}/{ifname}", pod.namespace, pod.name))
+        let identity = |ifname: &str| format!("pod/{}/{}/{ifname}", pod.namespace, pod.name);
+        names.into_iter().try_for_each(|ifname| self.relieve(pod, &identity(ifname)))
     }
 
     /// Finds what a claim is bound to.
@@ -111,40 +126,34 @@ impl Agent {
         Ok(())
     }
 
-    /// Records where the holder's addresses are, before it is told of them.
-    pub(crate) fn settle(&self, note: Note, outcome: &mut Outcome) -> Result<(), Error> {
-        let Note { pod, ifname, network, routes, claim } = note;
-        if let Some(claim) = claim {
-            self.bind(claim, outcome)?;
+    /// Records where the holder's addresses are, before it is told of them: of all interfaces that were served, in one
+    /// object.
+    pub(crate) fn settle(&self, note: Note, outcomes: &mut [Outcome]) -> Result<(), Error> {
+        let Note { pod, interfaces } = note;
+        let mut served = Vec::with_capacity(outcomes.len());
+        for (Noted { ifname, network, routes, claim }, outcome) in interfaces.into_iter().zip(&mut *outcomes) {
+            if let Some(claim) = claim {
+                self.bind(claim, outcome)?;
+            }
+            routes.apply(outcome);
+            served.push(endpoint_interface(ifname, network, outcome));
         }
         let wanted = self.engine.read(|ipam| {
-            let pools = outcome.given.iter().filter_map(|given| ipam.pool(&given.pool));
+            let given = outcomes.iter().flat_map(|outcome| &outcome.given);
+            let pools = given.filter_map(|given| ipam.pool(&given.pool));
             let stays = pod.has_stable_name();
             pools.into_iter().any(|pool| pool.endpoint_objects || (stays && pool.sticky.is_some()))
         });
         if wanted && !pod.name.is_empty() {
             before_waiting();
-            let address = |given: &Given| EndpointAddress {
-                address: format!("{}/{}", given.address(), given.prefix_len),
-                pool: given.pool.clone(),
-                gateway: given.gateway.map(|gateway| gateway.to_string()),
-            };
-            let interface = EndpointInterface {
-                name: ifname,
-                network,
-                addresses: outcome.given.iter().map(address).collect(),
-                routes: outcome.routes.clone(),
-                dns: outcome.dns.clone(),
-            };
             let owner = pod.owners.iter().find(|owner| owner.controller).map(|owner| EndpointOwner {
                 api_version: owner.api_version.clone(),
                 kind: owner.kind.clone(),
                 name: owner.name.clone(),
             });
-            let who = EndpointSpec { uid: pod.uid.clone(), node: self.node.clone(), owner, interfaces: Vec::new() };
-            self.endpoints.record(&pod.namespace, &pod.name, &who, &interface).map_err(|error| unreachable(&error))?;
+            let held = EndpointSpec { uid: pod.uid.clone(), node: self.node.clone(), owner, interfaces: served };
+            self.endpoints.record(&pod.namespace, &pod.name, &held).map_err(|error| unreachable(&error))?;
         }
-        routes.apply(outcome);
         Ok(())
     }
 
@@ -192,4 +201,14 @@ impl Agent {
             }
         }
     }
+}
+
+fn endpoint_interface(name: String, network: String, outcome: &Outcome) -> EndpointInterface {
+    let address = |given: &Given| EndpointAddress {
+        address: format!("{}/{}", given.address(), given.prefix_len),
+        pool: given.pool.clone(),
+        gateway: given.gateway.map(|gateway| gateway.to_string()),
+    };
+    let addresses = outcome.given.iter().map(address).collect();
+    EndpointInterface { name, network, addresses, routes: outcome.routes.clone(), dns: outcome.dns.clone() }
 }

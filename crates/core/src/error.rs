@@ -119,6 +119,14 @@ pub enum Error {
         /// What is wrong with it and how to mend it.
         reason: String,
     },
+    /// Another interface of the container, which is to be served along with the one asked for, cannot be.
+    #[error("interface {interface}, which is to get its addresses along with this one: {error}")]
+    Along {
+        /// The interface.
+        interface: String,
+        /// Why not.
+        error: Box<Self>,
+    },
     /// The store is on another machine, which does not answer.
     #[error("{0}")]
     Unreachable(String),
@@ -174,7 +182,7 @@ impl Error {
     /// The one place that maps an error to a CNI code, an HTTP problem and an exit code.
     #[must_use]
     #[rustfmt::skip]
-    pub const fn names(&self) -> Names {
+    pub fn names(&self) -> Names {
         let (slug, cni, http, exit, hint) = match self {
             Self::NoQualifiedPool { .. } => ("no-qualified-pool", code::NO_QUALIFIED_POOL, 403, 10, "`berth explain` shows every pool and the rule that dropped it"),
             Self::PoolExhausted { .. } => ("pool-exhausted", code::POOL_EXHAUSTED, 409, 11, "add a range to the pool, or see who holds addresses with `berth show`"),
@@ -192,10 +200,17 @@ impl Error {
             Self::NotHeld { .. } => ("not-held", code::NOT_HELD, 409, 21, "recreate the container"),
             Self::InUse { .. } => ("in-use", code::IN_USE, 409, 22, "release those addresses first"),
             Self::Invalid { .. } => ("invalid", 7, 422, 2, "mend the field and try again"),
+            Self::Along { error, .. } => return error.names(),
             Self::Unreachable(_) => ("unreachable", 11, 503, 24, "it is tried again; see whether the API server runs"),
             Self::Store(_) => ("store-failed", 5, 500, 23, "look at the log of the daemon; free disk space if it is full"),
         };
         Names { slug, cni, http, exit, hint }
+    }
+
+    /// What is wrong, whichever interface it concerns.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        if let Self::Along { error, .. } = self { error.cause() } else { self }
     }
 
     /// The address is taken by this holder.

@@ -58,6 +58,9 @@ pub struct Holder {
     pub node: String,
     /// Set if the address is kept for this holder after a release.
     pub sticky: Option<Sticky>,
+    /// Set if it was given along with another interface of the container, and the interface's own ADD has not come yet:
+    /// nobody has been told of the address. If the container goes before that, this one goes with it.
+    pub awaited: bool,
 }
 
 impl Holder {

@@ -260,7 +260,7 @@ fn a_record_without_an_interface_belongs_to_the_container() {
         add(&mut ipam, holder, Group::default()).unwrap();
     }
     let network = container("old").network;
-    let freed = ipam.collect_garbage(&network, &[("old".into(), "eth0".into())], NOW, |_| false);
+    let freed = ipam.collect_garbage(&network, "", &[("old".into(), "eth0".into())], NOW, |_| false);
     assert_eq!(freed.len(), 1, "only the one that is gone");
     assert_eq!(del(&mut ipam, "old").len(), 1);
     assert_sound(&ipam);

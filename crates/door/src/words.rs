@@ -37,11 +37,17 @@ pub trait Host: Send + Sync {
     /// If it cannot be served whatever is free.
     fn plan(&self, add: AddRequest) -> Result<Planned<Self::Note>, Error>;
 
-    /// What is left to do when an ADD has got its addresses, before it is answered.
+    /// What is left to do when an ADD has got its addresses, before it is answered: with the first outcome; the others
+    /// are what was given along.
     ///
     /// # Errors
     /// If it must not be answered; the runtime says DEL then.
-    fn finish(&self, note: Self::Note, outcome: &mut Outcome) -> Result<(), Error>;
+    fn finish(&self, note: Self::Note, outcomes: &mut [Outcome]) -> Result<(), Error>;
+
+    /// The node that its containers are recorded with; nothing where there is but one machine.
+    fn node(&self) -> &str {
+        ""
+    }
 
     /// Answers STATUS.
     ///
@@ -119,10 +125,11 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
         }
         Op::Gc { network, valid } => {
             let valid: Vec<(String, String)> = valid.into_iter().map(|live| (live.container, live.ifname)).collect();
+            let node = host.node().to_owned();
             let freed = host.engine().transact(move |context| {
                 // The list is as old as the request: what was added since is not in it.
                 let newer = |key: Attachment<'_>| context.additions.supersede(key, request.stamp);
-                Ok(context.ipam.collect_garbage(&network, &valid, context.now, newer))
+                Ok(context.ipam.collect_garbage(&network, &node, &valid, context.now, newer))
             });
             Prepared::Answered("gc", freed.map(|_| Response::Done).map_err(|error| to_cni(&error)))
         }
@@ -132,9 +139,9 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
 
 fn respond<H: Host>(host: &H, done: Done, note: Option<H::Note>) -> Result<Response, Error> {
     match done {
-        Done::Given(mut outcome) => {
-            note.map_or(Ok(()), |note| host.finish(note, &mut outcome))?;
-            Ok(Response::Ok(result(outcome)))
+        Done::Given(mut outcomes) => {
+            note.map_or(Ok(()), |note| host.finish(note, &mut outcomes))?;
+            Ok(Response::Ok(result(outcomes.into_iter().next().unwrap_or_default())))
         }
         Done::Taken(_) => Ok(Response::Done),
     }

@@ -11,7 +11,8 @@ use std::net::IpAddr;
 pub enum Call {
     /// Give out addresses.
     Add {
-        /// To whom, and which: all of them or none. The first is what is answered.
+        /// To whom, and which: all of them or none. The first is what is asked for; the others, which are of the same
+        /// container, are given along, unless the first has its addresses already.
         requests: Vec<Request>,
         /// When.
         stamp: Option<u64>,
@@ -32,8 +33,8 @@ pub enum Call {
 /// What was done.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// An ADD was served.
-    Given(Outcome),
+    /// An ADD was served: what was asked for, then what was given along.
+    Given(Vec<Outcome>),
     /// A DEL took these back.
     Taken(Vec<IpAddr>),
 }
@@ -41,7 +42,7 @@ pub enum Done {
 impl Done {
     pub(crate) fn given(self) -> Outcome {
         match self {
-            Self::Given(outcome) => outcome,
+            Self::Given(outcomes) => outcomes.into_iter().next().unwrap_or_default(),
             Self::Taken(_) => Outcome::default(),
         }
     }
@@ -88,8 +89,11 @@ impl Running {
                     let fresh = |request: &Request| context.ipam.of_attachment(request.holder.attachment()).is_empty();
                     self.fresh = requests.iter().map(fresh).collect();
                 }
-                let (mut first, before) = (None, std::mem::take(&mut self.wanted));
-                for (at, (request, fresh)) in requests.iter().zip(&self.fresh).enumerate() {
+                let (mut outcomes, before) = (Vec::with_capacity(requests.len()), std::mem::take(&mut self.wanted));
+                // Who comes back for an answer gets that answer. What others of the container had meanwhile been given,
+                // and given back, is not given again.
+                let along = if self.fresh.first() == Some(&true) { requests.len() } else { 1 };
+                for (at, (request, fresh)) in requests.iter().zip(&self.fresh).enumerate().take(along) {
                     let key = request.holder.attachment();
                     if *fresh && context.attempt > 0 {
                         // Part of an earlier attempt may have reached the store before another part met a conflict. A
@@ -100,11 +104,14 @@ impl Running {
                             context.ipam.release(key, context.now);
                         }
                     }
-                    let outcome = context.allocate(request, *stamp)?;
+                    let outcome = context.allocate(request, *stamp).map_err(|error| match at {
+                        0 => error,
+                        _ => Error::Along { interface: request.holder.ifname.clone(), error: Box::new(error) },
+                    })?;
                     self.wanted.push(outcome.given.len());
-                    first.get_or_insert(outcome);
+                    outcomes.push(outcome);
                 }
-                Ok(Done::Given(first.unwrap_or_default()))
+                Ok(Done::Given(outcomes))
             }
             Call::Del { network, id, ifname, stamp } => {
                 let taken = context.release(Attachment { network, id, ifname }, *stamp);

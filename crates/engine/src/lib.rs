@@ -237,16 +237,30 @@ impl Context<'_> {
         outcome
     }
 
-    /// Takes back everything an attachment has, and remembers that it was deleted.
+    /// Takes back everything an attachment has, and what was given along to its container and never asked for; both are
+    /// remembered as deleted. A runtime that gives up on a container after its first interface says nothing of the rest.
     pub fn release(&mut self, key: Attachment<'_>, stamp: Option<u64>) -> Vec<IpAddr> {
-        if let Some(at) = stamp {
-            let mark = Mark::from(key);
-            if self.additions.supersede(mark, at) {
-                return Vec::new();
-            }
-            self.deletions.bury(mark, at);
-            self.stamps.push(Stamp { wish: Wish::Del, mark, at });
+        if !self.bury(key, stamp) {
+            return Vec::new();
         }
-        self.ipam.release(key, self.now)
+        let mut taken = self.ipam.release(key, self.now);
+        for other in self.ipam.awaited(key.id) {
+            if self.bury(other.attachment(), stamp) {
+                taken.extend(self.ipam.release(other.attachment(), self.now));
+            }
+        }
+        taken
+    }
+
+    /// Remembers a deletion; false if a later ADD has been seen.
+    fn bury(&mut self, key: Attachment<'_>, stamp: Option<u64>) -> bool {
+        let Some(at) = stamp else { return true };
+        let mark = Mark::from(key);
+        if self.additions.supersede(mark, at) {
+            return false;
+        }
+        self.deletions.bury(mark, at);
+        self.stamps.push(Stamp { wish: Wish::Del, mark, at });
+        true
     }
 }

@@ -217,8 +217,8 @@ impl Play {
         let stays = |container: u8| container.is_multiple_of(modulus);
         let valid: Vec<(String, String)> =
             (0..CONTAINERS).filter(|c| stays(*c)).map(|c| (id(c), "eth0".to_owned())).collect();
-        assert_eq!(self.ipam.collect_garbage("other", &[], self.now, |_| false), Vec::<IpAddr>::new());
-        let mut collected = self.ipam.collect_garbage("net", &valid, self.now, |_| false);
+        assert_eq!(self.ipam.collect_garbage("other", "", &[], self.now, |_| false), Vec::<IpAddr>::new());
+        let mut collected = self.ipam.collect_garbage("net", "", &valid, self.now, |_| false);
         let gone = |slot: &Slot| slot.state == State::Active && slot.container.is_some_and(|c| !stays(c));
         let gone: Vec<IpAddr> = self.model.slots.iter().filter(|(_, slot)| gone(slot)).map(|(&a, _)| a).collect();
         collected.sort();

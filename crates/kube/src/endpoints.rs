@@ -78,8 +78,8 @@ impl Endpoints {
         Ok(found.items.into_iter().map(row).collect())
     }
 
-    /// Records an interface of a pod, which `who` describes. What a pod of the same name held that came before is
-    /// replaced.
+    /// Records what a pod holds, beside the interfaces that it has already. What a pod of the same name held that came
+    /// before is replaced.
     ///
     /// # Errors
     /// If it is not recorded.
@@ -87,25 +87,24 @@ impl Endpoints {
         &self,
         namespace: &str,
         pod: &str,
-        who: &EndpointSpec,
-        interface: &EndpointInterface,
+        held: &EndpointSpec,
     ) -> Result<(), CallError> {
         let api = self.endpoints(namespace);
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let found = self.cluster.wait(api.get_opt(pod))?;
-            let mut spec = found.as_ref().map(|object| object.spec.clone()).filter(|spec| spec.uid == who.uid);
-            let spec = spec.get_or_insert_with(|| who.clone());
-            spec.node.clone_from(&who.node);
-            spec.owner.clone_from(&who.owner);
-            match spec.interfaces.iter_mut().find(|known| known.name == interface.name) {
-                Some(known) if known == interface => {
-                    if found.as_ref().is_some_and(|object| object.spec == *spec) {
-                        return Ok(());
-                    }
+            let mut spec = found.as_ref().map(|object| object.spec.clone()).filter(|spec| spec.uid == held.uid);
+            let spec = spec.get_or_insert_with(|| held.clone());
+            spec.node.clone_from(&held.node);
+            spec.owner.clone_from(&held.owner);
+            for interface in &held.interfaces {
+                match spec.interfaces.iter_mut().find(|known| known.name == interface.name) {
+                    Some(known) => known.clone_from(interface),
+                    None => spec.interfaces.push(interface.clone()),
                 }
-                Some(known) => known.clone_from(interface),
-                None => spec.interfaces.push(interface.clone()),
+            }
+            if found.as_ref().is_some_and(|object| object.spec == *spec) {
+                return Ok(());
             }
             let mut object = EndpointObject::new(pod, &self.endpoints, spec.clone());
             object.metadata.namespace = Some(namespace.to_owned());

@@ -8,6 +8,7 @@
 //! | [`endpoints`] | IPEndpoint and the status of IPClaim: where sticky holders are found again |
 //! | [`objects`] | the configured objects (pools, subnets, reservations, claims), watched |
 //! | [`pods`] | the pods of one node, watched; single ones read |
+//! | [`definitions`] | the network attachment definitions that pods of this node select, read when needed |
 //! | [`places`] | namespaces and the own node, watched |
 //! | [`watch`] | the mirror behind all that is watched, for any kind of object |
 //!
@@ -16,6 +17,7 @@
 
 pub mod blocks;
 pub mod connect;
+pub mod definitions;
 pub mod endpoints;
 mod fold;
 pub mod objects;

@@ -35,7 +35,7 @@ impl Host for Node {
         self::add(self, add).map(|request| Planned { requests: vec![request], note: () })
     }
 
-    fn finish(&self, (): (), _outcome: &mut Outcome) -> Result<(), Error> {
+    fn finish(&self, (): (), _outcomes: &mut [Outcome]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -66,6 +66,7 @@ fn add(node: &Node, add: AddRequest) -> Result<CoreRequest, Error> {
             uid: pod.uid.unwrap_or_default(),
             node: String::new(),
             sticky: None,
+            awaited: false,
         },
         groups,
     };

@@ -88,7 +88,13 @@ impl Slot {
             None => Self::released(now),
             // The container is gone and must not be matched again; who may come back is the identity.
             Some(sticky) => Self::held(
-                Holder { id: String::new(), node: String::new(), uid: String::new(), ..holder.clone() },
+                Holder {
+                    id: String::new(),
+                    node: String::new(),
+                    uid: String::new(),
+                    awaited: false,
+                    ..holder.clone()
+                },
                 now,
                 sticky.keep.map(|keep| now.after(keep)),
             ),

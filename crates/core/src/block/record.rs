@@ -6,6 +6,7 @@
 //! record  = bytes(state:u8 since:u56 [until:u56] [holder])
 //! holder  = flags:u8 network:ref ifname:ref node:ref id [namespace:ref pod:text] [uid] [identity:text keep:varint]
 //! ```
+//! The lowest two bits of `flags` are the kind of holder; the rest say what follows, and whether its ADD is awaited.
 //! `id` and `uid` are packed to half their length when they are lower-case hexadecimal (a UID: with its four dashes).
 
 use super::codec::{Corrupt, Reader};
@@ -15,6 +16,7 @@ use crate::holder::{Attachment, Holder, Kind, Sticky};
 use crate::time::Time;
 use std::time::Duration;
 
+pub(super) const AWAITED: u8 = 1 << 2;
 pub(super) const POD: u8 = 1 << 3;
 pub(super) const UID: u8 = 1 << 4;
 pub(super) const STICKY: u8 = 1 << 5;
@@ -44,6 +46,7 @@ struct HolderRef<'a> {
     pod: &'a str,
     uid: Option<Id<'a>>,
     identity: Option<(&'a str, Option<Duration>)>,
+    awaited: bool,
 }
 
 impl SlotRef<'_> {
@@ -66,6 +69,7 @@ impl SlotRef<'_> {
             uid: h.uid.map(Id::to_text).unwrap_or_default(),
             node: h.node.to_owned(),
             sticky: h.identity.map(|(identity, keep)| Sticky { identity: identity.to_owned(), keep }),
+            awaited: h.awaited,
         })
     }
 
@@ -77,6 +81,17 @@ impl SlotRef<'_> {
     /// The UID of the pod that has it, with the network and interface; a packed UID is unpacked into `buffer`.
     pub(crate) fn pod<'b>(&'b self, buffer: &'b mut String) -> Option<(&'b str, &'b str, &'b str)> {
         self.holder.as_ref().and_then(|h| Some((h.uid?.text(buffer), h.network, h.ifname)))
+    }
+
+    /// The container whose ADD it awaits; a packed ID is unpacked into `buffer`.
+    pub(crate) fn awaits<'b>(&'b self, buffer: &'b mut String) -> Option<&'b str> {
+        self.holder.as_ref().filter(|h| h.awaited).map(|h| h.id.text(buffer))
+    }
+
+    /// Whether it awaits the ADD of its holder.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.holder.is_some_and(|h| h.awaited)
     }
 
     /// Whether this container, or named holder, has it.
@@ -225,7 +240,7 @@ fn parse_state(input: &mut Reader<'_>) -> Result<(State, Time), Corrupt> {
 
 fn parse_holder<'a>(dictionary: &'a [u8], input: &mut Reader<'a>) -> Result<HolderRef<'a>, Corrupt> {
     let flags = input.u8()?;
-    let kind = match flags & 7 {
+    let kind = match flags & 3 {
         0 => Kind::Container,
         1 => Kind::Remote,
         2 => Kind::Named,
@@ -257,5 +272,6 @@ fn parse_holder<'a>(dictionary: &'a [u8], input: &mut Reader<'a>) -> Result<Hold
     } else {
         None
     };
-    Ok(HolderRef { kind, network, ifname, node, id, namespace, pod, uid, identity })
+    let awaited = flags & AWAITED != 0;
+    Ok(HolderRef { kind, network, ifname, node, id, namespace, pod, uid, identity, awaited })
 }

@@ -23,7 +23,9 @@ fn a_slot_reads_back_as_it_was_set() {
         ..holder(7)
     };
     let odd = Holder { id: "NotHex".into(), uid: "not-a-uuid".into(), pod: "p".into(), ..holder(1) };
+    let awaited = Holder { awaited: true, kind: Kind::Container, ..rich.clone() };
     for slot in [
+        Slot::active(awaited, Time(1)),
         Slot::active(holder(1), Time(12_345_678)),
         Slot::active(rich.clone(), Time(1)),
         Slot::active(odd, Time(1)),
@@ -82,10 +84,11 @@ fn the_dictionary_does_not_grow_with_churn() {
 #[test]
 fn a_kept_address_forgets_the_container_but_not_the_identity() {
     let sticky = Sticky { identity: "pod/a/b/eth0".into(), keep: Some(Duration::from_secs(60)) };
-    let slot = Slot::active(Holder { sticky: Some(sticky), ..holder(1) }, Time::from_secs(10));
+    let slot = Slot::active(Holder { sticky: Some(sticky), awaited: true, ..holder(1) }, Time::from_secs(10));
     let held = slot.after_release(Time::from_secs(20));
     assert_eq!((held.state, held.until), (State::Held, Some(Time::from_secs(80))));
-    assert_eq!(held.holder.unwrap().id, "");
+    let holder_of_nothing = held.holder.unwrap();
+    assert_eq!((&*holder_of_nothing.id, holder_of_nothing.awaited), ("", false));
     assert_eq!(Slot::active(holder(1), Time(1)).after_release(Time(2)), Slot::released(Time(2)));
 }
 

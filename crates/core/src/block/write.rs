@@ -2,7 +2,7 @@
 
 use super::codec::{Reader, Writer};
 use super::id::{Id, is_hex, is_uuid, uuid_pairs};
-use super::record::{self, HEX_ID, PACKED_UID, POD, STICKY, UID};
+use super::record::{self, AWAITED, HEX_ID, PACKED_UID, POD, STICKY, UID};
 use super::{Slot, State};
 use crate::holder::{Holder, Kind};
 use crate::time::Time;
@@ -97,6 +97,7 @@ fn write_holder<'a>(holder: &'a Holder, words: &mut Words<'a>, out: &mut Writer)
         Kind::Named => 2,
     };
     for (set, flag) in [
+        (holder.awaited, AWAITED),
         (has_pod, POD),
         (!holder.uid.is_empty(), UID),
         (holder.sticky.is_some(), STICKY),

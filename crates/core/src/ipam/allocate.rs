@@ -6,7 +6,7 @@ use super::select::{Candidate, Rule};
 use super::sticky::pod_identity;
 use super::{Entropy, Ipam, Reason, SlotId};
 use crate::addr::{Family, whole_units};
-use crate::block::{BlockKey, Slot, State};
+use crate::block::{BlockKey, Slot, SlotRef, State};
 use crate::error::Error;
 use crate::holder::Sticky;
 use crate::time::Time;
@@ -16,7 +16,7 @@ impl Ipam {
     /// Gives out what is asked for.
     ///
     /// # Guarantees
-    /// A holder that has addresses already gets the same answer. Either everything asked for is given, or nothing
+    /// A holder that has addresses already gets the same answer; if they awaited it, they no longer do. Either everything asked for is given, or nothing
     /// changes.
     ///
     /// # Errors
@@ -91,6 +91,7 @@ impl Ipam {
     ) -> Result<Outcome, Error> {
         let known = self.find_attachment(request.holder.attachment());
         if !known.is_empty() {
+            self.arrive(&known, request);
             let given = known.into_iter().filter_map(|id| self.given(id, Reason::AlreadyHeld)).collect();
             return Ok(self.outcome(given));
         }
@@ -102,6 +103,16 @@ impl Ipam {
             self.rollback_to(mark);
         }
         result.map(|given| self.outcome(given))
+    }
+
+    /// The ADD that addresses awaited is here: from now on they are somebody's.
+    fn arrive(&mut self, known: &[SlotId], request: &Request) {
+        for &id in known.iter().filter(|_| !request.holder.awaited) {
+            let Some(before) = self.view(id).filter(SlotRef::is_awaited).map(|view| view.to_slot()) else { continue };
+            let mut after = before.clone();
+            after.holder.iter_mut().for_each(|holder| holder.awaited = false);
+            self.write_over(id, Some(before), Some(after));
+        }
     }
 
     fn allocate_new(

@@ -76,8 +76,10 @@ impl Ipam {
         for (key, block) in self.blocks() {
             fresh.load(key, block.clone());
         }
-        let sizes = |of: &Indexes| [of.attachments.len(), of.identities.len(), of.pods.len(), of.deadlines.len()];
-        let names = ["attachments", "identities", "pods", "deadlines"];
+        let sizes = |of: &Indexes| {
+            [of.attachments.len(), of.identities.len(), of.pods.len(), of.awaited.len(), of.deadlines.len()]
+        };
+        let names = ["attachments", "identities", "pods", "awaited", "deadlines"];
         for ((name, ours), theirs) in names.iter().zip(sizes(&self.indexes)).zip(sizes(&fresh.indexes)) {
             if ours != theirs {
                 report(format!("index of {name}"), format!("has {ours} entries, the blocks say {theirs}"));
@@ -124,6 +126,7 @@ impl Ipam {
                             && !self.find_pod(&holder.uid, &holder.network, &holder.ifname).contains(&id),
                         "pod",
                     ),
+                    (active && holder.awaited && !self.find_awaited(&holder.id).contains(&id), "awaited container"),
                     (view.identity().is_some_and(|identity| !self.find_identity(identity).contains(&id)), "identity"),
                 ];
                 for (_, what) in missing.iter().filter(|(missing, _)| *missing) {

@@ -1,4 +1,4 @@
-//! How slots are found: by attachment, by identity, by pod, by deadline, by namespace.
+//! How slots are found: by attachment, by identity, by pod, by the container whose ADD they await, by deadline.
 //!
 //! The tables hold nothing but slot numbers; what a slot is found by is read from its block. A million held addresses
 //! then cost ten megabytes of index.
@@ -26,6 +26,8 @@ pub(super) struct Indexes {
     pub(super) identities: HashTable<SlotId>,
     /// Active slots by pod UID, network and interface.
     pub(super) pods: HashTable<SlotId>,
+    /// Active slots that await an ADD, by container.
+    pub(super) awaited: HashTable<SlotId>,
     /// Held and quarantined slots by deadline.
     pub(super) deadlines: BTreeSet<(Time, SlotId)>,
 }
@@ -36,6 +38,7 @@ pub(super) struct Keys {
     pub(super) attachment: Option<u64>,
     identity: Option<u64>,
     pod: Option<u64>,
+    pub(super) awaited: Option<u64>,
     until: Option<Time>,
 }
 
@@ -45,6 +48,7 @@ impl Keys {
         Self {
             attachment: view.attachment(&mut buffer).filter(|_| active).map(hash_of),
             pod: view.pod(&mut buffer).filter(|_| active).map(hash_of),
+            awaited: view.awaits(&mut buffer).filter(|_| active).map(hash_of),
             identity: view.identity().map(hash_of),
             until: view.until,
         }
@@ -58,6 +62,7 @@ impl Keys {
         Self {
             attachment: active.map(|holder| hash_of(holder.attachment())),
             pod: pod.map(|holder| hash_of((&*holder.uid, &*holder.network, &*holder.ifname))),
+            awaited: active.filter(|holder| holder.awaited).map(|holder| hash_of(&*holder.id)),
             identity: holder.and_then(|holder| holder.sticky.as_ref()).map(|sticky| hash_of(&*sticky.identity)),
             until: slot.until.filter(|until| *until < Time::FOREVER && slot.has_deadline()),
         }
@@ -104,6 +109,9 @@ impl Ipam {
         if let Some(hash) = keys.pod {
             indexes.pods.insert_unique(hash, id, |id| keys_of(id).pod.unwrap_or(0));
         }
+        if let Some(hash) = keys.awaited {
+            indexes.awaited.insert_unique(hash, id, |id| keys_of(id).awaited.unwrap_or(0));
+        }
         if let Some(hash) = keys.identity {
             indexes.identities.insert_unique(hash, id, |id| keys_of(id).identity.unwrap_or(0));
         }
@@ -113,8 +121,13 @@ impl Ipam {
     }
 
     fn unindex(&mut self, id: SlotId, keys: Keys) {
-        let Indexes { attachments, identities, pods, deadlines } = &mut self.indexes;
-        for (table, hash) in [(attachments, keys.attachment), (identities, keys.identity), (pods, keys.pod)] {
+        let Indexes { attachments, identities, pods, awaited, deadlines } = &mut self.indexes;
+        for (table, hash) in [
+            (attachments, keys.attachment),
+            (identities, keys.identity),
+            (pods, keys.pod),
+            (awaited, keys.awaited),
+        ] {
             if let Some(Ok(found)) = hash.map(|hash| table.find_entry(hash, |&other| other == id)) {
                 found.remove();
             }
@@ -164,6 +177,12 @@ impl Ipam {
     pub(super) fn find_pod(&self, uid: &str, network: &str, ifname: &str) -> Vec<SlotId> {
         let hash = hash_of((uid, network, ifname));
         self.find(&self.indexes.pods, hash, |view| view.is_of_pod(uid, network, ifname))
+    }
+
+    /// The active slots that await an ADD of this container, in the order they were given out.
+    pub(super) fn find_awaited(&self, container: &str) -> Vec<SlotId> {
+        let awaits = |view: &SlotRef<'_>| view.is_awaited() && view.is_container(container);
+        self.find(&self.indexes.awaited, hash_of(container), awaits)
     }
 
     fn find(&self, table: &HashTable<SlotId>, hash: u64, test: impl Fn(&SlotRef<'_>) -> bool) -> Vec<SlotId> {

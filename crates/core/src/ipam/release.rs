@@ -3,7 +3,7 @@
 use super::indexes::{Keys, hash_of};
 use super::{Entry, Ipam, SlotId};
 use crate::addr::Family;
-use crate::block::{BLOCK_UNITS, BlockKey, Plane, Slot, State};
+use crate::block::{BLOCK_UNITS, BlockKey, Plane, Slot, SlotRef, State};
 use crate::error::Error;
 use crate::holder::{Attachment, Holder, Kind};
 use crate::time::Time;
@@ -28,12 +28,24 @@ impl Ipam {
         self.release_slots(picked, now)
     }
 
-    /// Takes back every attachment of a CNI network that is not in the list of valid ones.
+    /// Who has what was given along to a container and still awaits its own ADD. Nobody has been told of it, so it can
+    /// be taken back at any time; it has to be when the container goes, since nobody else will ask for that.
+    #[must_use]
+    pub fn awaited(&self, container: &str) -> Vec<Holder> {
+        let mut holders: Vec<Holder> =
+            self.find_awaited(container).into_iter().filter_map(|id| self.view(id)?.holder()).collect();
+        holders.dedup_by(|a, b| a.attachment() == b.attachment());
+        holders
+    }
+
+    /// Takes back every attachment of a node's CNI network that is not in the list of valid ones. What was given along
+    /// to a container is in no list before its ADD has come; it goes when nothing else of the container is left.
     ///
     /// `spare` keeps what the list could not know of yet.
     pub fn collect_garbage(
         &mut self,
         network: &str,
+        node: &str,
         valid: &[(String, String)],
         now: Time,
         spare: impl Fn(Attachment<'_>) -> bool,
@@ -42,20 +54,26 @@ impl Ipam {
         // its container is.
         let of = |id: &str, ifname: &str| hash_of(Attachment { network, id, ifname });
         let valid: HashSet<u64> = valid.iter().flat_map(|(id, ifname)| [of(id, ifname), of(id, "")]).collect();
-        let stale = self.find_active(|view| {
-            let is_valid = || Keys::of(view).attachment.is_some_and(|hash| valid.contains(&hash));
-            let spared = || view.holder().is_some_and(|holder| spare(holder.attachment()));
-            view.kind() == Some(Kind::Container) && view.network() == network && !is_valid() && !spared()
+        let is_valid = |view: &SlotRef<'_>| Keys::of(view).attachment.is_some_and(|hash| valid.contains(&hash));
+        let spared = |view: &SlotRef<'_>| view.holder().is_some_and(|holder| spare(holder.attachment()));
+        let here = |view: &SlotRef<'_>, awaited: bool| is_container_of(view, node) && view.is_awaited() == awaited;
+        let unlisted = |view: &SlotRef<'_>| view.network() == network && !is_valid(view) && !spared(view);
+        let mut stale = self.find_active(|view| here(view, false) && unlisted(view));
+        let container = |id: &SlotId| self.view(*id).and_then(|view| view.holder()).map(|holder| hash_of(&*holder.id));
+        let dying: HashSet<u64> = stale.iter().filter_map(container).collect();
+        let asked = self.find_active(|view| here(view, false));
+        let living: HashSet<u64> = asked.iter().filter(|id| stale.binary_search(id).is_err()).filter_map(container).collect();
+        let mut along = self.find_active(|view| {
+            let of = |containers: &HashSet<u64>| Keys::of(view).awaited.is_some_and(|hash| containers.contains(&hash));
+            here(view, true) && !of(&living) && (unlisted(view) || (of(&dying) && !is_valid(view) && !spared(view)))
         });
+        stale.append(&mut along);
         self.release_slots(stale, now)
     }
 
     /// Everything that died with the last boot of this node: its containers.
     pub fn release_dead_boot(&mut self, node: &str, now: Time) -> Vec<IpAddr> {
-        let here = |view: &crate::block::SlotRef<'_>| {
-            view.holder().is_some_and(|holder| holder.node.is_empty() || holder.node == node)
-        };
-        let dead = self.find_active(|view| view.kind() == Some(Kind::Container) && here(view));
+        let dead = self.find_active(|view| is_container_of(view, node));
         self.release_slots(dead, now)
     }
 
@@ -204,7 +222,7 @@ impl Ipam {
         addresses
     }
 
-    fn find_active(&self, test: impl Fn(&crate::block::SlotRef<'_>) -> bool) -> Vec<SlotId> {
+    fn find_active(&self, test: impl Fn(&SlotRef<'_>) -> bool) -> Vec<SlotId> {
         let entries = self.entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.as_ref()?)));
         let slots = entries.flat_map(|(i, entry)| entry.block.slots().map(move |(slot, view)| (i, slot, view)));
         let active = slots.filter(|(_, _, view)| view.state == State::Active && test(view));
@@ -236,4 +254,9 @@ impl Ipam {
         let nobody = || format!("nobody holds {addr} in network {network:?}; `berth show` lists what is held");
         found.ok_or_else(|| Error::Invalid { field: "address".to_owned(), reason: nobody() })
     }
+}
+
+/// Whether a container of this node has it. Where there is but one machine, none is recorded.
+fn is_container_of(view: &SlotRef<'_>, node: &str) -> bool {
+    view.kind() == Some(Kind::Container) && (view.node().is_empty() || view.node() == node)
 }

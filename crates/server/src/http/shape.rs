@@ -80,7 +80,7 @@ impl HolderShape {
             other => return Err(format!("{other:?} is not a kind of holder; use container, remote or named")),
         };
         let Self { network, id, ifname, namespace, pod, uid, node, .. } = self;
-        Ok(Holder { kind, network, id, ifname, namespace, pod, uid, node, sticky: None })
+        Ok(Holder { kind, network, id, ifname, namespace, pod, uid, node, sticky: None, awaited: false })
     }
 }
 

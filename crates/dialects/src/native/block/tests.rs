@@ -48,6 +48,7 @@ fn a_block_of_the_longest_holders_is_a_small_object() {
             uid: text(128),
             node: "o".repeat(251) + &format!("{slot:02}"),
             sticky: Some(Sticky { identity: text(640), keep: Some(Duration::from_secs(1 << 40)) }),
+            awaited: true,
         };
         holder.validate().expect("as long as may be");
         block.set(slot, Some(&Slot::held(holder, Time(u64::MAX >> 9), Some(Time(u64::MAX >> 9)))));
@@ -161,8 +162,9 @@ fn keys() -> impl Strategy<Value = BlockKey> {
 
 fn holders() -> impl Strategy<Value = Holder> {
     let names = ("[a-z/]{0,9}", "[0-9a-f]{0,64}|\\PC{0,12}", "(eth0|net1|)", "[a-z-]{0,9}", "[a-z0-9-]{0,9}");
-    (names, "[0-9a-f-]{0,36}", "[a-z0-9-]{0,9}", proptest::option::of(("[a-z/]{0,20}", 0u64..1 << 40))).prop_map(
-        |((network, id, ifname, namespace, pod), uid, node, sticky)| Holder {
+    let sticky = proptest::option::of(("[a-z/]{0,20}", 0u64..1 << 40));
+    (names, "[0-9a-f-]{0,36}", "[a-z0-9-]{0,9}", sticky, any::<bool>()).prop_map(
+        |((network, id, ifname, namespace, pod), uid, node, sticky, awaited)| Holder {
             kind: Kind::Remote,
             network,
             id,
@@ -172,6 +174,7 @@ fn holders() -> impl Strategy<Value = Holder> {
             uid,
             node,
             sticky: sticky.map(|(identity, keep)| Sticky { identity, keep: Some(Duration::from_secs(keep)) }),
+            awaited,
         },
     )
 }

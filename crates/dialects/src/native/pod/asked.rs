@@ -20,7 +20,7 @@ pub struct Asked<'a> {
     /// The interface that this ADD is for.
     pub interface: &'a Attached,
     /// The pod's other interfaces that will ask Berth too, as far as the caller can tell, e.g. from the pod's network
-    /// attachment definitions. Empty is always right: each is then served by its own ADD alone.
+    /// attachment definitions ([`super::selected`]). Empty is always right: each is then served by its own ADD alone.
     pub others: &'a [Attached],
     /// The pools of applications that are configured.
     pub applications: &'a Applications,

@@ -20,6 +20,7 @@
 mod annotation;
 mod application;
 mod asked;
+mod attachments;
 mod networks;
 mod routes;
 mod rules;
@@ -27,6 +28,7 @@ mod wish;
 
 pub use application::{Applications, Terms};
 pub use asked::{Asked, Attached, Namespace, Node, Owner, Pod};
+pub use attachments::{SELECTED, SELECTED_FIRST, Selected, selected};
 pub(super) use networks::check_interface;
 pub use routes::{DefaultRoute, Routes};
 pub use rules::Rule;
@@ -122,10 +124,10 @@ impl Interface {
 /// Decides what to ask of the engine for an ADD.
 ///
 /// # Guarantees
-/// The first interface of the plan is the one asked about. Further ones are there only if `berth.io/networks` lists both
-/// it and them and the caller knows their attachments: an address is recorded under the CNI network of its interface, and
-/// one recorded under a guess would be freed by the garbage collection of another network. Time and memory are bounded
-/// by [`MAX_ANNOTATION_BYTES`].
+/// The first interface of the plan is the one asked about. Further ones are there only if the caller knows their
+/// attachments: an address is recorded under the CNI network of its interface, and one recorded under a guess would not
+/// be found when the interface asks. Each is decided as it would be by its own ADD, and marked as awaiting that. Time and
+/// memory are bounded by [`MAX_ANNOTATION_BYTES`].
 ///
 /// # Errors
 /// [`Error::Invalid`] names the object, the annotation or key in it, and the fix. [`Error::PoolPending`] if the pod's
@@ -135,13 +137,12 @@ pub fn plan(asked: &Asked<'_>) -> Result<Plan, Error> {
     annotation::refuse_misspelt(asked)?;
     let networks = Networks::read(&pod.annotations).map_err(|error| annotation::of_pod(error, pod))?;
     let mut interfaces = vec![interface(asked, asked.interface, &networks)?];
-    if networks.entry(&asked.interface.ifname).is_none() {
-        return Ok(Plan { interfaces });
-    }
     let mut served = vec![asked.interface.ifname.as_str()];
-    for other in asked.others {
-        if networks.entry(&other.ifname).is_some() && !served.contains(&other.ifname.as_str()) {
-            interfaces.push(interface(asked, other, &networks)?);
+    for other in asked.others.iter().take(MAX_INTERFACES - 1) {
+        if !served.contains(&other.ifname.as_str()) {
+            let mut along = interface(asked, other, &networks)?;
+            along.request.holder.awaited = true;
+            interfaces.push(along);
             served.push(&other.ifname);
         }
     }
@@ -166,6 +167,7 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         uid: pod.uid.clone(),
         node: node.name.clone(),
         sticky: None,
+        awaited: false,
     };
     let subject = Subject {
         anyone: false,
