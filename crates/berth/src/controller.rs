@@ -1,7 +1,7 @@
 //! `berth controller` and `berth reclaim`.
 
 use crate::serve::log_format;
-use berth_cli::args::{ControllerArgs, ReclaimArgs};
+use berth_cli::args::{ControllerArgs, ReclaimArgs, UninstallArgs};
 use berth_cli::ui::Ui;
 use berth_controller::{Class, ControllerOptions, Times};
 
@@ -46,6 +46,20 @@ pub(crate) fn reclaim(args: &ReclaimArgs, ui: &mut Ui) -> u8 {
     let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: None };
     match berth_controller::reclaim_now(&connect, args.dry_run) {
         Ok(answer) => berth_cli::reclaimed(answer, args, ui),
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+pub(crate) fn uninstall(args: &UninstallArgs, ui: &mut Ui) -> u8 {
+    let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: args.api_server.clone() };
+    match berth_controller::remove_finalizers(&connect) {
+        Ok(changed) => {
+            ui.note(&format!("Took the finalizer off {changed} objects."));
+            0
+        }
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);
             1

@@ -7,10 +7,19 @@ pub(crate) fn run(what: Generated, ui: &mut Ui) -> u8 {
     let text = match what {
         Generated::Cli => berth_cli::markdown(),
         Generated::Openapi => berth_server::openapi_json(),
-        Generated::Metrics => berth_server::metrics_markdown(),
+        Generated::Metrics => metrics(),
         Generated::Schemas => schemas(),
     };
     berth_cli::print(&text, ui)
+}
+
+fn metrics() -> String {
+    let daemon = berth_server::metrics_table(&berth_server::sample_metrics());
+    let controller = berth_server::metrics_table(&berth_controller::sample_metrics());
+    format!(
+        "# Metrics\n\nServed at `/metrics`, in Prometheus' text format. A dashboard for Grafana and alert rules are in \
+         `deploy/monitoring`.\n\n## `berth serve` and `berth agent`\n\n{daemon}\n## `berth controller`\n\n{controller}"
+    )
 }
 
 /// The schemas of the objects are a part of the API's description.

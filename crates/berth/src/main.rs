@@ -23,5 +23,6 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args, &mut ui),
         Command::Controller(args) => controller::run(args, &mut ui),
         Command::Reclaim(args) => controller::reclaim(args, &mut ui),
+        Command::Uninstall(args) => controller::uninstall(args, &mut ui),
     })
 }

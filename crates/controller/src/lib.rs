@@ -11,7 +11,7 @@
 //! | [`status`] | how full pools and subnets are |
 //! | [`leader`] | which of several replicas writes |
 //! | [`events`], [`metrics`] | what people and Prometheus are told |
-//! | [`run`] | starting and stopping |
+//! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
 //!
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
 //! and writes by compare-and-swap. Every replica looks; only the leader writes.
@@ -26,7 +26,10 @@ mod metrics;
 mod reclaim;
 mod run;
 mod status;
+mod uninstall;
 mod world;
 
 pub use berth_core::reclaim::{Class, Times};
+pub use metrics::sample_metrics;
 pub use run::{ControllerOptions, reclaim_now, run, serve};
+pub use uninstall::remove_finalizers;

@@ -1,5 +1,6 @@
 //! What the controller counts, for Prometheus.
 
+use berth_core::ipam::Usage;
 use berth_core::reclaim::Class;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -7,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfClass {
@@ -18,6 +20,15 @@ struct OfKind {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPool {
+    pool: String,
+    network: String,
+    state: &'static str,
+}
+
+type Addresses = Family<OfPool, Gauge<f64, AtomicU64>>;
+
 /// The counters of a controller.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -25,6 +36,7 @@ pub(crate) struct Metrics {
     suspected: Family<OfClass, Gauge>,
     status_writes: Family<OfKind, Counter>,
     leads: Gauge,
+    addresses: Addresses,
 }
 
 impl Metrics {
@@ -36,11 +48,13 @@ impl Metrics {
         registry.register("suspected", "Addresses that may come back and wait for their time", suspected.clone());
         registry.register("status_writes", "Writes of an object's status, by kind", status_writes.clone());
         registry.register("leads", "1 on the replica that writes", leads.clone());
+        let addresses = Addresses::default();
+        registry.register("pool_addresses", "Addresses of a pool in the whole cluster, by state", addresses.clone());
         for class in Class::ALL {
             drop(reclaimed.get_or_create(&OfClass { class: class.name() }));
             drop(suspected.get_or_create(&OfClass { class: class.name() }));
         }
-        Self { registry, reclaimed, suspected, status_writes, leads }
+        Self { registry, reclaimed, suspected, status_writes, leads, addresses }
     }
 
     pub(crate) fn reclaimed(&self, class: Class) {
@@ -64,10 +78,40 @@ impl Metrics {
         self.leads.set(leads.into());
     }
 
+    /// How full a pool is.
+    pub(crate) fn pool(&self, pool: &str, network: &str, usage: &Usage) {
+        for (state, count) in [
+            ("capacity", usage.capacity),
+            ("in_use", usage.in_use),
+            ("held", usage.held),
+            ("cooling", usage.cooling),
+            ("quarantined", usage.quarantined),
+            ("reserved", usage.reserved),
+            ("free", usage.free),
+        ] {
+            let labels = OfPool { pool: pool.to_owned(), network: network.to_owned(), state };
+            self.addresses.get_or_create(&labels).set(count.as_f64());
+        }
+    }
+
+    /// Forgets pools that are gone.
+    pub(crate) fn clear_pools(&self) {
+        self.addresses.clear();
+    }
+
     pub(crate) fn scrape(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut out, &self.registry);
         out
     }
+}
+
+/// Every metric of a controller, with a value, in Prometheus' text format.
+#[must_use]
+pub fn sample_metrics() -> String {
+    let metrics = Metrics::new();
+    metrics.wrote_status("IPPool");
+    metrics.pool("", "", &Usage::default());
+    metrics.scrape()
 }

@@ -66,6 +66,7 @@ impl Status {
             let resting = ipam.pools().filter(|pool| !pool.cool_down.is_zero()).cloned();
             of_block.chain(resting).map(|pool| pool.name.clone()).collect::<Vec<_>>()
         }));
+        self.count(now);
         if !seat.leads() || (self.dirty.is_empty() && !self.everything) {
             return PACE;
         }
@@ -76,6 +77,20 @@ impl Status {
             self.bring_up_to_date(one);
         }
         PACE
+    }
+
+    /// Every replica counts, so that whichever is asked knows.
+    fn count(&self, now: Time) {
+        if self.everything {
+            self.metrics.clear_pools();
+        }
+        self.world.engine.read(|ipam| {
+            for pool in ipam.pools().filter(|pool| self.everything || self.dirty.contains(&pool.name)) {
+                if let Some(usage) = ipam.pool_usage(&pool.name, now) {
+                    self.metrics.pool(&pool.name, &pool.network, &usage);
+                }
+            }
+        });
     }
 
     fn bring_up_to_date(&mut self, wanted: Wanted) {

@@ -27,7 +27,7 @@ mod tests;
 
 pub use http::{explanation, openapi_json};
 pub use logging::{LogFormat, init as init_logging};
-pub use metrics::{Metrics, metrics_markdown};
+pub use metrics::{Metrics, metrics_table, sample_metrics};
 pub use node::{Node, now, seed};
 pub use probes::serve_probes;
 pub use run::{ServeOptions, serve};

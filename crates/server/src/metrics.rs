@@ -136,16 +136,20 @@ pub(crate) fn scrape(node: &Node) -> String {
     metrics.scrape_engine(&node.engine)
 }
 
-/// The list of metrics for the reference, read from the registry itself.
+/// Every metric of a daemon, with a value, in Prometheus' text format.
 #[must_use]
-pub fn metrics_markdown() -> String {
+pub fn sample_metrics() -> String {
     let metrics = Metrics::new();
     metrics.observe("add", true, Duration::ZERO);
     let labels = PoolState { pool: String::new(), network: String::new(), state: "free" };
     metrics.addresses.get_or_create(&labels).set(0.0);
-    let text = metrics.text();
-    let mut out = String::from("# Metrics\n\nServed at `/metrics`, in Prometheus' text format.\n\n");
-    out.push_str("| metric | type | meaning |\n|---|---|---|\n");
+    metrics.text()
+}
+
+/// A table of the metrics in a text of Prometheus' format, for the reference.
+#[must_use]
+pub fn metrics_table(text: &str) -> String {
+    let mut out = String::from("| metric | type | meaning |\n|---|---|---|\n");
     let typed = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
         line.unwrap_or("").to_owned()

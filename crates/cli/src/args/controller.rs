@@ -88,6 +88,19 @@ pub struct ReclaimArgs {
     pub output: OutputArgs,
 }
 
+/// Arguments of `berth uninstall`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth uninstall --kubeconfig ~/.kube/config      after the controller was deleted")]
+pub struct UninstallArgs {
+    /// Kubeconfig; the service account of the pod if absent
+    #[arg(long, value_name = "FILE", env = "BERTH_KUBECONFIG", hide_env_values = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// URL of the API server, in place of the kubeconfig's or the pod's
+    #[arg(long, value_name = "URL", env = "BERTH_API_SERVER", hide_env_values = true)]
+    pub api_server: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ pub use addresses::{
     RequestArgs, ShowArgs, State, WhoArgs,
 };
 pub use agent::AgentArgs;
-pub use controller::{ClassTime, ControllerArgs, ReclaimArgs};
+pub use controller::{ClassTime, ControllerArgs, ReclaimArgs, UninstallArgs};
 pub use daemon::{DaemonArgs, Listen, LogArgs, LogFormat};
 pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
@@ -94,6 +94,11 @@ pub enum Command {
     ///
     /// What the controller of a cluster does by itself after a while: judged twice, then by what the API server says.
     Reclaim(ReclaimArgs),
+    /// Take Berth's finalizers off the pools and subnets of a cluster
+    ///
+    /// The last step of leaving: when the controller is gone, nobody else does it, and what has a finalizer cannot be
+    /// deleted. Pools, addresses and everything else stay as they are.
+    Uninstall(UninstallArgs),
     /// Print a generated document
     #[command(hide = true)]
     Generate(GenerateArgs),
