@@ -5,7 +5,7 @@ use crate::connect::{CallError, Cluster};
 use crate::watch::follow;
 use berth_core::error::Error;
 use berth_core::ipam::Config;
-use berth_dialects::{Object, kinds, lower, lower_all};
+use berth_dialects::{Object, judge, kinds};
 use futures::future::try_join_all;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::runtime::watcher::{self, Event};
@@ -107,23 +107,21 @@ impl Objects {
         });
     }
 
-    /// What they configure, and the version of it. An object that does not make sense is left out, not the rest.
+    /// What they configure, and the version of it. Of objects that do not go together the oldest are accepted; a pool
+    /// that is not gives out nothing new. An object that does not make sense is left out, not the rest.
     #[must_use]
     pub fn config(&self) -> (Config, u64) {
         let known = self.lock();
-        let sound = |object: &&Object| match lower(object) {
-            Ok(_) => true,
-            Err(error) => {
-                warn!(object = object.title(), %error, "an object makes no sense and is left out");
-                false
-            }
-        };
-        let sound: Vec<&Object> = known.objects.values().filter(sound).collect();
-        let config = lower_all(sound.iter().copied()).unwrap_or_else(|error| {
-            warn!(%error, "the configuration makes no sense as a whole");
-            Config::default()
-        });
-        (config, known.version)
+        let verdicts = judge(known.objects.values());
+        for (object, refusal) in verdicts.refused() {
+            warn!(object = object.title(), reason = refusal.reason, "not accepted: {}", refusal.message);
+        }
+        (verdicts.config, known.version)
+    }
+
+    /// Looks at all of them at once.
+    pub fn with<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Object>) -> R) -> R {
+        look(&mut self.lock().objects.values())
     }
 
     /// Waits until something has changed since `version`, or for so long; whether it has.
@@ -172,5 +170,7 @@ fn read(kind: &kinds::KindInfo, object: &DynamicObject) -> Option<Object> {
     own.metadata.labels = meta.labels.clone().unwrap_or_default();
     own.metadata.annotations = meta.annotations.clone().unwrap_or_default();
     own.metadata.uid = meta.uid.clone();
+    own.metadata.creation_timestamp = meta.creation_timestamp.as_ref().map(|time| time.0.to_string());
+    own.metadata.generation = meta.generation.and_then(|generation| u64::try_from(generation).ok());
     Some(own)
 }

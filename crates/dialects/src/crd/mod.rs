@@ -101,6 +101,11 @@ fn object_schema(info: &KindInfo) -> Option<Value> {
         properties.insert("status".to_owned(), status);
     }
     let mut whole = json!({ "type": "object", "description": about(info.kind), "properties": properties });
+    if let Some(Value::Object(keywords)) = rules::of_object(info.kind)
+        && let Some(whole) = whole.as_object_mut()
+    {
+        whole.extend(keywords);
+    }
     if !required.is_empty() {
         whole["required"] = json!(required);
     }
