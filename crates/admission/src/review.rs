@@ -158,11 +158,8 @@ fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<Strin
     match (before, after) {
         (Lowered::Pool(old), Lowered::Pool(new)) => {
             unless(&config.pool_faults(&old), config.pool_faults(&new), warnings)?;
-            let gained = if old.network == new.network {
-                addresses(&new).difference(&addresses(&old))
-            } else {
-                addresses(&new)
-            };
+            let gained =
+                if old.network == new.network { addresses(&new).difference(&addresses(&old)) } else { addresses(&new) };
             fault(config.pool_overlap(&new, &gained))?;
             let mut next = config.clone();
             next.pools.insert(new.name.clone(), new);

@@ -60,7 +60,8 @@ impl World {
     }
 
     fn view<R>(&self, look: impl FnOnce(&View<'_>) -> R) -> R {
-        let claims = self.read().iter().filter(|o| o.kind == "IPClaim").map(|o| lower_claim(o).unwrap()).collect::<Vec<_>>();
+        let claims =
+            self.read().iter().filter(|o| o.kind == "IPClaim").map(|o| lower_claim(o).unwrap()).collect::<Vec<_>>();
         look(&View { ipam: &self.ipam, claims: &claims })
     }
 
@@ -133,15 +134,36 @@ fn an_object_is_made_if_it_makes_sense_beside_the_others() {
     assert_eq!(world.create(&pool("p", &json!({"ranges": ["10.0.2.0/24"], "subnet": "net"}))), Ok(vec![]));
     assert_eq!(world.create(&pool("p", &json!({"ranges": ["10.0.1.0/24"], "network": "other"}))), Ok(vec![]));
     for (spec, words) in [
-        (json!({"ranges": ["10.0.1.128/25"]}), "10.0.1.128/25 overlaps IPPool \"blue\" (10.0.1.0/24) in network \"default\""),
-        (json!({"ranges": ["10.1.0.0/24"], "subnet": "net"}), "10.1.0.0/24 is not inside IPSubnet \"net\" (10.0.0.0/16)"),
+        (
+            json!({"ranges": ["10.0.1.128/25"]}),
+            "10.0.1.128/25 overlaps IPPool \"blue\" (10.0.1.0/24) in network \"default\"",
+        ),
+        (
+            json!({"ranges": ["10.1.0.0/24"], "subnet": "net"}),
+            "10.1.0.0/24 is not inside IPSubnet \"net\" (10.0.0.0/16)",
+        ),
         (json!({"ranges": ["10.2.0.9/24"]}), "10.2.0.0/24"),
         (json!({"ranges": ["10.2.0.0/24"], "gateway": "10.3.0.1"}), "spec.gateway: 10.3.0.1 is not inside 10.2.0.0/24"),
-        (json!({"ranges": ["10.2.0.0/24"], "routes": [{"dst": "10.5.0.0/16", "gw": "10.3.0.1"}]}), "spec.routes[0].gw: 10.3.0.1 is not inside"),
-        (json!({"ranges": ["10.2.0.0/24"], "gateway": "none", "routes": [{"dst": "0.0.0.0/0"}]}), "has no gateway to go through"),
-        (json!({"ranges": ["10.2.0.0/24"], "routes": [{"dst": "10.5.0.0/16"}, {"dst": "10.5.0.0/16"}]}), "spec.routes[1].dst: 10.5.0.0/16 is there twice"),
-        (json!({"ranges": ["10.2.0.0/24"], "allow": {"podSelector": {"matchLabels": {"a b": "c"}}}}), "is not the key of a label"),
-        (json!({"ranges": ["10.2.0.0/24"], "allow": {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["-"]}]}}}), "is not the value of a label"),
+        (
+            json!({"ranges": ["10.2.0.0/24"], "routes": [{"dst": "10.5.0.0/16", "gw": "10.3.0.1"}]}),
+            "spec.routes[0].gw: 10.3.0.1 is not inside",
+        ),
+        (
+            json!({"ranges": ["10.2.0.0/24"], "gateway": "none", "routes": [{"dst": "0.0.0.0/0"}]}),
+            "has no gateway to go through",
+        ),
+        (
+            json!({"ranges": ["10.2.0.0/24"], "routes": [{"dst": "10.5.0.0/16"}, {"dst": "10.5.0.0/16"}]}),
+            "spec.routes[1].dst: 10.5.0.0/16 is there twice",
+        ),
+        (
+            json!({"ranges": ["10.2.0.0/24"], "allow": {"podSelector": {"matchLabels": {"a b": "c"}}}}),
+            "is not the key of a label",
+        ),
+        (
+            json!({"ranges": ["10.2.0.0/24"], "allow": {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["-"]}]}}}),
+            "is not the value of a label",
+        ),
         (json!({"ranges": ["10.2.0.0/24"], "quota": {"namespaces": {"team-*": 3}}}), "is not a valid name"),
         (json!({"ranges": ["10.2.0.0/24", "10.2.0.4"]}), "of the same pool"),
     ] {
@@ -157,9 +179,18 @@ fn an_object_is_made_if_it_makes_sense_beside_the_others() {
         assert_eq!(world.create(&pool("p", &spec)), Ok(vec![]), "{spec}");
     }
     refused(world.create(&object("IPSubnet", "s", &json!({"cidr": "10.0.7.0/24"}))), "overlaps IPSubnet \"net\"");
-    refused(world.create(&object("IPSubnet", "s", &json!({"cidr": "10.7.0.0/24", "gateway": "10.8.0.1"}))), "is not inside 10.7.0.0/24");
-    refused(world.create(&object("IPClaim", "other", &json!({"addresses": ["10.0.1.77"]}))), "10.0.1.77 is claimed by IPClaim \"shop/vip\"");
-    refused(world.create(&object("IPClaim", "other", &json!({"addresses": ["10.0.1.7", "10.0.1.7"]}))), "is there twice");
+    refused(
+        world.create(&object("IPSubnet", "s", &json!({"cidr": "10.7.0.0/24", "gateway": "10.8.0.1"}))),
+        "is not inside 10.7.0.0/24",
+    );
+    refused(
+        world.create(&object("IPClaim", "other", &json!({"addresses": ["10.0.1.77"]}))),
+        "10.0.1.77 is claimed by IPClaim \"shop/vip\"",
+    );
+    refused(
+        world.create(&object("IPClaim", "other", &json!({"addresses": ["10.0.1.7", "10.0.1.7"]}))),
+        "is there twice",
+    );
 }
 
 /// A file with a pool and its subnet is applied in any order, and a view may be a moment old.
@@ -182,7 +213,7 @@ fn what_is_in_use_stays() {
         refused(world.update("alone", edit(spec)), "a part that IPPool \"alone\" would lose is in use: 10.9.0.10 by");
     }
     assert_eq!(world.update("alone", edit(json!({"ranges": ["10.9.0.0/28"]}))), Ok(vec![]));
-    refused(world.delete("alone"), "IPPool \"alone\" is in use: 10.9.0.10 by container c-web-1");
+    refused(world.delete("alone"), "IPPool \"alone\" is in use: 10.9.0.10 by pod shop/web-1");
     refused(world.update("net", |o| o["spec"]["gateway"] = json!("10.0.1.9")), "10.0.1.9 by");
     refused(world.delete("net"), "IPSubnet \"net\" is in use: IPPool \"blue\"");
     assert_eq!(world.delete("printers"), Ok(vec![]));
@@ -191,7 +222,7 @@ fn what_is_in_use_stays() {
         world.give(&format!("10.9.0.{n}"), Kind::Container, &format!("more-{n}"));
     }
     let error = world.delete("alone").unwrap_err();
-    assert_eq!((error.matches(" by container").count(), error.ends_with("and more")), (5, true), "{error}");
+    assert_eq!((error.matches(" by pod ").count(), error.ends_with("and more")), (5, true), "{error}");
     let plane = world.ipam.pool("alone").unwrap().plane();
     world.ipam.quarantine(&plane, "10.9.0.200".parse().unwrap(), None, NOW).unwrap();
     refused(world.update("alone", edit(json!({"ranges": ["10.9.0.0/25"]}))), "10.9.0.200 by quarantine");
@@ -227,7 +258,10 @@ fn what_is_wrong_already_can_be_mended_and_left_alone() {
     assert_eq!(world.update("b", |o| o["metadata"]["finalizers"] = json!([])), Ok(vec![]));
     assert_eq!(world.update("b", |o| o["spec"]["coolDown"] = json!("5s")), Ok(vec![]));
     assert_eq!(world.update("b", ranges(json!(["10.0.0.192/26", "10.0.1.0/24"]))), Ok(vec![]), "better");
-    refused(world.update("b", ranges(json!(["10.0.0.64/26", "10.0.0.128/25", "10.0.1.0/24"]))), "overlaps IPPool \"a\"");
+    refused(
+        world.update("b", ranges(json!(["10.0.0.64/26", "10.0.0.128/25", "10.0.1.0/24"]))),
+        "overlaps IPPool \"a\"",
+    );
     assert_eq!(world.delete("b"), Ok(vec![]), "what is in use there is in the other pool too");
     assert_eq!(world.update("a", ranges(json!(["10.0.0.0/25"]))), Ok(vec![]));
     assert_eq!(world.update("bad", |o| o["spec"]["disabled"] = json!(true)), Ok(vec![]));

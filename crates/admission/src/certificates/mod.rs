@@ -151,9 +151,10 @@ impl Certificates {
             return Some(Step::NotePublished);
         }
         let signer = self.signer(now, terms)?;
-        let stale = self.serving.as_ref().is_none_or(|serving| {
-            serving.by != signer.number || serving.names != names || serving.life.is_due(now)
-        });
+        let stale = self
+            .serving
+            .as_ref()
+            .is_none_or(|serving| serving.by != signer.number || serving.names != names || serving.life.is_due(now));
         if stale {
             return Some(Step::Sign(signer.number));
         }
@@ -210,13 +211,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If no certificate can be made.
-    pub fn settle(
-        mut self,
-        now: Seconds,
-        published: bool,
-        names: &[String],
-        terms: &Terms,
-    ) -> Result<Self, MakeError> {
+    pub fn settle(mut self, now: Seconds, published: bool, names: &[String], terms: &Terms) -> Result<Self, MakeError> {
         let bundle = self.bundle();
         // Each step makes the next one less likely; the bound is for clocks that nobody has thought of.
         for _ in 0..16 {

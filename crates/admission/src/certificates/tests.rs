@@ -81,7 +81,7 @@ impl World {
         let then = self.now - LAG;
         for (_, served) in self.served.since(then) {
             for (_, bundle) in self.bundles.since(then) {
-                let at = self.now - START;
+                let at = self.now;
                 verify(served, bundle, self.now).unwrap_or_else(|error| panic!("{error} at {at}: {:?}", self.stored));
             }
         }
