@@ -11,6 +11,7 @@ const FILES: &[(&str, &[&str])] = &[
     ("docs/reference/openapi.json", &["generate", "openapi"]),
     ("docs/reference/metrics.md", &["generate", "metrics"]),
     ("docs/reference/schemas.json", &["generate", "schemas"]),
+    ("deploy/kubernetes/webhook.yaml", &["generate", "webhook"]),
     ("deploy/kubernetes/crds/ippools.yaml", &["crds", "ippools"]),
     ("deploy/kubernetes/crds/ipsubnets.yaml", &["crds", "ipsubnets"]),
     ("deploy/kubernetes/crds/ipreservations.yaml", &["crds", "ipreservations"]),
@@ -30,6 +31,7 @@ const COPIES: &[&str] = &[
     "agent-rbac.yaml",
     "agent-policy.yaml",
     "controller-rbac.yaml",
+    "webhook.yaml",
 ];
 
 #[derive(clap::Args)]

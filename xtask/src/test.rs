@@ -81,10 +81,12 @@ fn install() -> Result<Outcome> {
 fn unit() -> Result<Outcome> {
     // What has a part of its own is left out.
     let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "--no-fail-fast", "--exclude", "berth-e2e"]);
-    for own in ["berth-cluster", "berth-e2e-cluster", "berth-e2e-nodes"] {
+    for own in ["berth-cluster", "berth-e2e-cluster", "berth-e2e-nodes", "berth-admission"] {
         cargo.args(["--exclude", own]);
     }
     sh::run(&mut cargo)?;
+    // Of admission, what needs no API server.
+    sh::run(&mut sh::cargo(&["test", "--package", "berth-admission", "--quiet", "--lib", "--test", "review"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -169,6 +171,7 @@ fn control_plane() -> Result<Outcome> {
         "--test",
         "control_plane",
     ]))?;
+    sh::run(&mut sh::cargo(&["test", "--package", "berth-admission", "--test", "webhook"]))?;
     // Each test has an API server of its own; more than two at a time only wait for each other.
     let agents = ["test", "--package", "berth-e2e-cluster", "--no-fail-fast"];
     sh::run(sh::cargo(&agents).args(["--", "--test-threads", "2"]))?;

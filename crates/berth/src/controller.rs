@@ -3,7 +3,7 @@
 use crate::serve::log_format;
 use berth_cli::args::{ControllerArgs, ReclaimArgs, UninstallArgs};
 use berth_cli::ui::Ui;
-use berth_controller::{Class, ControllerOptions, Times};
+use berth_controller::{Class, ControllerOptions, Times, WebhookOptions};
 
 use berth_kube::Connect;
 
@@ -23,6 +23,7 @@ pub(crate) fn run(args: &ControllerArgs, ui: &mut Ui) -> u8 {
         namespace: args.namespace.clone(),
         replica: args.replica.clone().unwrap_or_else(|| format!("{}-{}", hostname(), std::process::id())),
         listen: args.listen.0,
+        webhook: args.webhook.0.map(|listen| WebhookOptions { listen, names: args.webhook_name.clone() }),
         times,
         audit: args.audit,
         log_format: log_format(args.log.log_format),

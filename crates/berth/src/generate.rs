@@ -9,6 +9,7 @@ pub(crate) fn run(what: Generated, ui: &mut Ui) -> u8 {
         Generated::Openapi => berth_server::openapi_json(),
         Generated::Metrics => metrics(),
         Generated::Schemas => schemas(),
+        Generated::Webhook => berth_dialects::crd::webhook_yaml().unwrap_or_default(),
     };
     berth_cli::print(&text, ui)
 }

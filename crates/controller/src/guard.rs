@@ -115,9 +115,10 @@ fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
         let pools: Vec<&str> = own.map(|pool| pool.name.as_str()).take(5).collect();
         return (!pools.is_empty()).then(|| format!("IPPools are cut from it: {}", pools.join(", ")));
     }
+    let pool = config.pools.get(name)?;
     let mut without: Config = config.clone();
     without.pools.remove(name);
-    match ipam.spares_users(&without) {
+    match ipam.keeps(pool, pool.subnet.as_ref().and_then(|subnet| config.subnets.get(subnet)), &without) {
         Err(Error::InUse { holders, .. }) => Some(format!("in use: {holders}")),
         _ => None,
     }

@@ -6,6 +6,7 @@
 //! | [`facts`] | what is known of pods, nodes and claims, from a mirror or from the server itself |
 //! | [`reclaim`] | addresses whose users are gone come back |
 //! | [`apps`] | pools that follow applications |
+//! | [`admission`] | mistakes are refused when they are made |
 //! | [`claims`] | claims are bound when they are made |
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
@@ -16,6 +17,7 @@
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
 //! and writes by compare-and-swap. Every replica looks; only the leader writes.
 
+mod admission;
 mod apps;
 mod claims;
 mod events;
@@ -29,6 +31,7 @@ mod status;
 mod uninstall;
 mod world;
 
+pub use admission::WebhookOptions;
 pub use berth_core::reclaim::{Class, Times};
 pub use metrics::sample_metrics;
 pub use run::{ControllerOptions, reclaim_now, run, serve};

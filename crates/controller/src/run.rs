@@ -1,5 +1,6 @@
 //! Starting and stopping.
 
+use crate::admission::{self, WebhookOptions};
 use crate::apps::Apps;
 use crate::claims::Claims;
 use crate::events::Events;
@@ -33,6 +34,8 @@ pub struct ControllerOptions {
     pub replica: String,
     /// Where `/healthz`, `/readyz` and `/metrics` are served; `None` turns it off.
     pub listen: Option<SocketAddr>,
+    /// Where and how the webhook is served; `None` turns it off.
+    pub webhook: Option<WebhookOptions>,
     /// After how long addresses come back that nobody gives back.
     pub times: Times,
     /// How often everything is looked at, whatever has happened.
@@ -80,6 +83,9 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     let Some(world) = open(&cluster, stop) else { return Ok(()) };
     let (world, seat) = (Arc::new(world), Seat::new());
     let events = Events::new(&cluster, &options.replica);
+    if let Some(webhook) = &options.webhook {
+        admission::start(&world, &options.namespace, webhook)?;
+    }
     ready.store(true, Ordering::SeqCst);
     info!(replica = options.replica, "ready");
 

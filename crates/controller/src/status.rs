@@ -8,12 +8,14 @@ use crate::world::World;
 use berth_core::ipam::{Ipam, Usage};
 use berth_core::time::Time;
 use berth_dialects::native::{pool_status, subnet_status};
+use berth_dialects::verdicts::{ACCEPTED, Refusal, condition};
+use berth_dialects::{Object, judge};
 use berth_kube::objects::resource_of;
 use berth_kube::store::Touched;
 use berth_kube::watch::{Changes, Mirror};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -73,8 +75,14 @@ impl Status {
         let dirty = std::mem::take(&mut self.dirty);
         let everything = std::mem::take(&mut self.everything);
         let wanted: Vec<Wanted> = world.engine.read(|ipam| wanted(ipam, &dirty, everything, now));
+        let objects = world.objects.all();
+        let verdicts = judge(objects.iter().map(AsRef::as_ref));
+        let refusals: HashMap<(&str, &str), &(&Object, Option<Refusal>)> = (verdicts.objects.iter())
+            .map(|verdict| ((verdict.0.kind.as_str(), verdict.0.metadata.name.as_str()), verdict))
+            .collect();
         for one in wanted {
-            self.bring_up_to_date(one);
+            let verdict = refusals.get(&(one.kind, one.name.as_str())).copied();
+            self.bring_up_to_date(one, verdict);
         }
         PACE
     }
@@ -93,11 +101,14 @@ impl Status {
         });
     }
 
-    fn bring_up_to_date(&mut self, wanted: Wanted) {
-        let Wanted { kind, name, status } = wanted;
+    fn bring_up_to_date(&mut self, wanted: Wanted, verdict: Option<&(&Object, Option<Refusal>)>) {
+        let Wanted { kind, name, mut status } = wanted;
         let mirror: &Mirror<Record> =
             if kind == "IPPool" { &self.world.mirrors.pools } else { &self.world.mirrors.subnets };
         let Some(record) = mirror.get("", &name) else { return };
+        if let Some((object, refusal)) = verdict {
+            status["conditions"] = conditions(&record.status, object, refusal.as_ref());
+        }
         let Some(patch) = difference(&record, &status) else { return };
         let filled = status["phase"] == "Full" && record.status["phase"] != "Full";
         let api: Api<DynamicObject> = Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
@@ -146,6 +157,17 @@ fn wanted(ipam: &Ipam, dirty: &BTreeSet<String>, everything: bool, now: Time) ->
         Some(Wanted { kind: "IPSubnet", name: name.clone(), status: subnet_status(&usage) })
     });
     pools.chain(subnets).collect()
+}
+
+/// The conditions of an object. A condition that says what it said before has been so since then.
+fn conditions(before: &Value, object: &Object, refusal: Option<&Refusal>) -> Value {
+    let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
+    let mut next = condition(object, refusal, &now);
+    let known = before["conditions"].as_array().into_iter().flatten().find(|known| known["type"] == ACCEPTED);
+    if let Some(known) = known.filter(|known| known["status"] == next["status"]) {
+        next["lastTransitionTime"] = known["lastTransitionTime"].clone();
+    }
+    json!([next])
 }
 
 /// What of a status is to be written; nothing if it says all that already.

@@ -23,7 +23,8 @@ pub fn remove_finalizers(to: &Connect) -> anyhow::Result<usize> {
             listed => listed.with_context(|| format!("list {kind} objects"))?,
         };
         for object in listed.items {
-            let (name, all) = (object.metadata.name.unwrap_or_default(), object.metadata.finalizers.unwrap_or_default());
+            let (name, all) =
+                (object.metadata.name.unwrap_or_default(), object.metadata.finalizers.unwrap_or_default());
             let others: Vec<&String> = all.iter().filter(|own| *own != FINALIZER).collect();
             if others.len() == all.len() {
                 continue;

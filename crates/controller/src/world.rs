@@ -2,6 +2,8 @@
 
 use crate::facts::Mirrors;
 use berth_core::block::BlockKey;
+use berth_dialects::native::Claim;
+use berth_dialects::{Lowered, Object, lower};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
 use berth_kube::endpoints::Endpoints;
@@ -9,7 +11,8 @@ use berth_kube::objects::Objects;
 use berth_kube::store::Touched;
 use berth_kube::watch::Bell;
 use berth_kube::{Cluster, KubeStore};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The name under which the controller writes blocks.
 const WRITER: &str = "berth-controller";
@@ -24,6 +27,7 @@ pub(crate) struct World {
     /// Rings when anything changes.
     pub(crate) bell: Bell,
     configured: Mutex<u64>,
+    claims: Mutex<Arc<Vec<Claim>>>,
 }
 
 impl World {
@@ -37,8 +41,8 @@ impl World {
         let (config, version) = objects.config();
         let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
         let endpoints = Endpoints::new(cluster);
-        let configured = Mutex::new(version);
-        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured })
+        let (configured, claims) = (Mutex::new(version), Mutex::new(claims(&objects)));
+        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured, claims })
     }
 
     /// Collects the blocks that change from now on.
@@ -48,10 +52,11 @@ impl World {
 
     /// Takes in what the watches have told since.
     pub(crate) fn refresh(&self) {
-        let mut configured = self.configured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if self.objects.wait(*configured, std::time::Duration::ZERO) {
+        let mut configured = lock(&self.configured);
+        if self.objects.wait(*configured, Duration::ZERO) {
             let (config, version) = self.objects.config();
             self.engine.configure(config);
+            *lock(&self.claims) = claims(&self.objects);
             *configured = version;
         }
         drop(configured);
@@ -61,13 +66,30 @@ impl World {
 
     /// The version of the configuration that is in force.
     pub(crate) fn configured(&self) -> u64 {
-        *self.configured.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *lock(&self.configured)
+    }
+
+    /// All claims.
+    pub(crate) fn claims(&self) -> Arc<Vec<Claim>> {
+        lock(&self.claims).clone()
     }
 
     /// Every block.
     pub(crate) fn blocks(&self) -> Vec<BlockKey> {
         self.engine.read(|ipam| ipam.blocks().map(|(key, _)| key.clone()).collect())
     }
+}
+
+fn claims(objects: &Objects) -> Arc<Vec<Claim>> {
+    let claim = |object: &Arc<Object>| match lower(object) {
+        Ok(Lowered::Claim(claim)) => Some(claim),
+        _ => None,
+    };
+    Arc::new(objects.all().iter().filter_map(claim).collect())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why there is no picture of the cluster yet.

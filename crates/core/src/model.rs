@@ -149,6 +149,8 @@ pub struct Pool {
     pub default: bool,
     /// Gives out nothing new.
     pub disabled: bool,
+    /// Why it is not accepted, if so: it gives out nothing new, and what is in use stays.
+    pub refused: Option<String>,
     /// Who may use it.
     pub audience: Audience,
     /// How much of it a namespace may have.
@@ -187,6 +189,7 @@ impl Pool {
             reuse_cooling: false,
             default: false,
             disabled: false,
+            refused: None,
             audience: Audience::default(),
             quota: Quota::default(),
             sticky: None,

@@ -16,6 +16,7 @@
 //! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, the derived IPEndpoint and IPBlock, and the annotations of pods |
 //! | [`crd`] | the native kinds as custom resource definitions |
 //! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
+//! | [`verdicts`] | which objects are accepted, decided by age |
 //! | [`duration`] | durations as Go writes them |
 
 pub mod bcs;
@@ -31,8 +32,10 @@ pub mod object;
 mod tests;
 mod text;
 mod tree;
+pub mod verdicts;
 
 pub use config::{Lowered, lower, lower_all};
 pub use field::FieldError;
 pub use manifest::{MAX_MANIFEST_BYTES, ManifestError, parse_manifests};
 pub use object::{Metadata, Object};
+pub use verdicts::{Refusal, Verdicts, judge};

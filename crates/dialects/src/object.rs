@@ -84,6 +84,37 @@ impl Object {
         kinds::of(&self.api_version, &self.kind)
     }
 
+    /// An object as an API server has it, whatever else is in it; `None` if it is of no kind that is configured. Its
+    /// status is left out: it is no part of the configuration.
+    #[must_use]
+    pub fn of_cluster(value: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let map = |value: &Value| {
+            let entries = value.as_object().into_iter().flatten();
+            entries.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect()
+        };
+        let (api_version, kind) = (text(&value["apiVersion"])?, text(&value["kind"])?);
+        kinds::of(&api_version, &kind).filter(|info| !info.derived)?;
+        let meta = &value["metadata"];
+        let spec = value.get("spec").filter(|spec| !spec.is_null()).cloned();
+        Some(Self {
+            api_version,
+            kind,
+            metadata: Metadata {
+                name: text(&meta["name"])?,
+                namespace: text(&meta["namespace"]),
+                labels: map(&meta["labels"]),
+                annotations: map(&meta["annotations"]),
+                uid: text(&meta["uid"]),
+                creation_timestamp: text(&meta["creationTimestamp"]),
+                generation: meta["generation"].as_u64(),
+                resource_version: text(&meta["resourceVersion"]),
+            },
+            spec: spec.unwrap_or_else(|| Value::Object(Map::new())),
+            status: None,
+        })
+    }
+
     /// Reads an object and checks everything that can be told from it alone; fills in the default namespace.
     pub(crate) fn read(mut value: Value) -> Result<Self, FieldError> {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -3,7 +3,7 @@
 
 use crate::connect::{CallError, Cluster};
 use crate::objects::resource_of;
-use berth_dialects::native::endpoint::{EndpointInterface, EndpointSpec};
+use berth_dialects::native::endpoint::EndpointSpec;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Object, PostParams, Preconditions};
 use kube::core::NotUsed;
 use serde_json::Value;
@@ -83,12 +83,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// If it is not recorded.
-    pub fn record(
-        &self,
-        namespace: &str,
-        pod: &str,
-        held: &EndpointSpec,
-    ) -> Result<(), CallError> {
+    pub fn record(&self, namespace: &str, pod: &str, held: &EndpointSpec) -> Result<(), CallError> {
         let api = self.endpoints(namespace);
         let mut last = None;
         for _ in 0..ATTEMPTS {

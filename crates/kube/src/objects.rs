@@ -5,7 +5,7 @@ use crate::connect::{CallError, Cluster};
 use crate::watch::{Bell, Mirror};
 use berth_core::error::Error;
 use berth_core::ipam::Config;
-use berth_dialects::{Object, kinds, lower, lower_all};
+use berth_dialects::{Object, judge, kinds};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::watcher;
 use std::collections::BTreeMap;
@@ -38,26 +38,24 @@ impl Objects {
         Ok(Self { mirrors, changed })
     }
 
-    /// What they configure, and the version of it. An object that does not make sense is left out, not the rest.
+    /// What they configure, and the version of it. Of objects that do not go together the oldest are accepted; a pool
+    /// that is not gives out nothing new. An object that does not make sense is left out, not the rest.
     #[must_use]
     pub fn config(&self) -> (Config, u64) {
         // First, so that what changes while it is read makes another version.
         let version = self.changed.rung();
-        let known: Vec<Arc<Object>> =
-            self.mirrors.values().flat_map(|mirror| mirror.snapshot().0.into_values()).collect();
-        let sound = |object: &&Object| match lower(object) {
-            Ok(_) => true,
-            Err(error) => {
-                warn!(object = object.title(), %error, "an object makes no sense and is left out");
-                false
-            }
-        };
-        let sound: Vec<&Object> = known.iter().map(AsRef::as_ref).filter(sound).collect();
-        let config = lower_all(sound.iter().copied()).unwrap_or_else(|error| {
-            warn!(%error, "the configuration makes no sense as a whole");
-            Config::default()
-        });
-        (config, version)
+        let known = self.all();
+        let verdicts = judge(known.iter().map(AsRef::as_ref));
+        for (object, refusal) in verdicts.refused() {
+            warn!(object = object.title(), reason = refusal.reason, "not accepted: {}", refusal.message);
+        }
+        (verdicts.config, version)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Object>> {
+        self.mirrors.values().flat_map(|mirror| mirror.snapshot().0.into_values()).collect()
     }
 
     /// Waits until something has changed since `version`, or for so long; whether it has.
@@ -110,6 +108,8 @@ fn read(kind: &kinds::KindInfo, object: &DynamicObject) -> Option<Object> {
     own.metadata.labels = meta.labels.clone().unwrap_or_default();
     own.metadata.annotations = meta.annotations.clone().unwrap_or_default();
     own.metadata.uid = meta.uid.clone();
+    own.metadata.creation_timestamp = meta.creation_timestamp.as_ref().map(|time| time.0.to_string());
+    own.metadata.generation = meta.generation.and_then(|generation| u64::try_from(generation).ok());
     if kind.kind == "IPPool" && meta.deletion_timestamp.is_some() {
         // It is on its way out, and waits for what is in use: nothing new is given out.
         own.spec["disabled"] = true.into();

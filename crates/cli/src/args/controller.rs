@@ -33,6 +33,12 @@ pub struct ControllerArgs {
         default_value = "127.0.0.1:9099"
     )]
     pub listen: Listen,
+    /// Address of the admission webhook, or `none`
+    #[arg(long, value_name = "ADDRESS", env = "BERTH_WEBHOOK", hide_env_values = true, default_value = "none")]
+    pub webhook: Listen,
+    /// Name or address by which API servers call the webhook, beside that of its Service
+    #[arg(long, value_name = "NAME")]
+    pub webhook_name: Vec<String>,
     /// After how long addresses of a class come back that nobody gives back, e.g. `pod-gone=5m`, `node-silent=never`
     #[arg(long, value_name = "CLASS=TIME", env = "BERTH_RECLAIM", hide_env_values = true, value_delimiter = ',')]
     pub reclaim: Vec<ClassTime>,

@@ -121,4 +121,6 @@ pub enum Generated {
     Metrics,
     /// The schemas of the objects, as JSON
     Schemas,
+    /// The registration of the admission webhook, as YAML
+    Webhook,
 }

@@ -301,7 +301,7 @@ impl Desk<'_> {
             return self.effects.push(Effect::Delete { pool: pool.name.clone() });
         }
         let left = [&all.busy, &all.resting, &all.quarantined].map(|set| set.intersection(&ranges));
-        let left: RangeSet = left.iter().flat_map(|set| set.ranges()).copied().collect();
+        let left: RangeSet = left.iter().flat_map(RangeSet::ranges).copied().collect();
         self.update(pool, &left, pool.application.clone().unwrap_or_default());
     }
 

@@ -10,6 +10,7 @@ mod configure;
 mod entropy;
 mod indexes;
 mod lease;
+mod losses;
 mod pool_index;
 mod present;
 mod reason;
@@ -22,15 +23,18 @@ mod sticky;
 mod tombstones;
 mod units;
 mod usage;
+mod validate;
 
 pub use check::Finding;
 pub use configure::Config;
 pub use entropy::Entropy;
 pub use lease::Lease;
+pub use losses::in_use;
 pub use reason::Reason;
 pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
 pub use tombstones::{Mark, Stamp, Tombstones, Wish};
 pub use usage::Usage;
+pub use validate::{Breach, Fault, Occupied, pool_overlap, subnet_faults, subnet_overlap};
 
 use crate::addr::{Cidr, Family, RangeSet};
 use crate::block::{Block, BlockKey, Plane, Slot, SlotRef};

@@ -56,7 +56,8 @@ impl Default for Group {
 
 impl Group {
     /// The network that its pools must be in.
-    pub(super) fn network(&self) -> Option<&str> {
+    #[must_use]
+    pub fn network(&self) -> Option<&str> {
         self.network.as_deref().or_else(|| self.pools.is_empty().then_some(DEFAULT_NETWORK))
     }
 }

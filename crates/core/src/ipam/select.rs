@@ -12,6 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     Disabled,
+    NotAccepted(String),
     Network(String),
     Type(String),
     OtherType(String),
@@ -24,6 +25,7 @@ impl Rule {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Disabled => "it is disabled".to_owned(),
+            Self::NotAccepted(why) => format!("it is not accepted: {why}"),
             Self::Network(asked) => format!("it is not in network {asked:?}"),
             Self::Type(kind) => format!("it has the type {kind:?}, which is not served here"),
             Self::OtherType(asked) => format!("it is not of the type {asked:?}"),
@@ -75,6 +77,9 @@ impl PoolState {
     /// The rule that keeps the request out of the pool whatever is free in it.
     pub(super) fn refuses(&self, request: &Request, group: &Group) -> Option<Rule> {
         let pool = &self.pool;
+        if let Some(why) = &pool.refused {
+            return Some(Rule::NotAccepted(why.clone()));
+        }
         if pool.disabled {
             return Some(Rule::Disabled);
         }

@@ -36,6 +36,15 @@ impl Units {
         self.mask(block) & (1 << slot) != 0
     }
 
+    /// The units that both have.
+    pub(super) fn both(&self, other: &Self) -> Self {
+        let shared = self.0.iter().flat_map(|&(a, b)| {
+            let near = other.0.iter().map(move |&(c, d)| (a.max(c), b.min(d)));
+            near.filter(|(first, last)| first <= last)
+        });
+        Self(shared.collect())
+    }
+
     pub(crate) fn runs(&self) -> &[(u128, u128)] {
         &self.0
     }

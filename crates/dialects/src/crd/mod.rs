@@ -7,8 +7,9 @@
 //! | `rules` | what a type cannot say: limits, and rules in CEL |
 //! | `status` | the shapes of what is raised into status |
 //! | `columns` | what `kubectl get` shows |
+//! | `webhook` | how the API server is told to ask about what no schema can say |
 //!
-//! What no schema can say (overlaps, addresses in use) is left to whoever lowers the objects.
+//! What no schema can say (overlaps, addresses in use) is left to admission, and to whoever lowers the objects.
 
 mod columns;
 mod rules;
@@ -16,6 +17,9 @@ mod schema;
 mod status;
 #[cfg(test)]
 mod tests;
+mod webhook;
+
+pub use webhook::{WEBHOOK, webhook, webhook_yaml};
 
 use crate::kinds::{Dialect, KINDS, KindInfo};
 use crate::native::{BlockSpec, ClaimSpec, EndpointSpec, PoolSpec, ReservationSpec, SubnetSpec};
@@ -101,6 +105,11 @@ fn object_schema(info: &KindInfo) -> Option<Value> {
         properties.insert("status".to_owned(), status);
     }
     let mut whole = json!({ "type": "object", "description": about(info.kind), "properties": properties });
+    if let Some(Value::Object(keywords)) = rules::of_object(info.kind)
+        && let Some(whole) = whole.as_object_mut()
+    {
+        whole.extend(keywords);
+    }
     if !required.is_empty() {
         whole["required"] = json!(required);
     }

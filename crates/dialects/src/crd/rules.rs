@@ -13,6 +13,8 @@ pub(super) const RULES: &str = "x-kubernetes-validations";
 const RANGE_LENGTH: u32 = 84;
 const CIDR_LENGTH: u32 = 49;
 const ADDRESS_LENGTH: u32 = 45;
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// Go's notation, as `GoDuration` reads it.
 const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
@@ -22,11 +24,7 @@ pub(super) fn of(kind: &str) -> Vec<(&'static str, Value)> {
         "IPPool" => pool(),
         "IPSubnet" => subnet(),
         "IPReservation" => {
-            vec![
-                ("network", network()),
-                ("addresses", json!({ "minItems": 1, "maxItems": 1024 })),
-                ("addresses[]", range()),
-            ]
+            vec![("network", network()), ("addresses", ranges(1024, 1)), ("addresses[]", range())]
         }
         "IPClaim" => claim(),
         "IPEndpoint" => endpoint(),
@@ -78,12 +76,17 @@ fn pool() -> Vec<(&'static str, Value)> {
                     "has(self.application) == has(oldSelf.application)",
                     "application cannot be added or removed; make another pool",
                 ),
+                ("self.?blockSize == oldSelf.?blockSize", "blockSize cannot be changed; make another pool"),
+                (
+                    "self.ranges[0].contains(':') == oldSelf.ranges[0].contains(':')",
+                    "the address family cannot be changed; make another pool",
+                ),
             ]),
         ),
         ("network", fixed_network()),
-        ("ranges", json!({ "minItems": 1, "maxItems": 1024 })),
+        ("ranges", ranges(1024, 1)),
         ("ranges[]", range()),
-        ("exclude", json!({ "maxItems": 512 })),
+        ("exclude", ranges(512, 0)),
         ("exclude[]", range()),
         ("prefixLength", prefix_length()),
         ("gateway", gateway()),
@@ -94,7 +97,16 @@ fn pool() -> Vec<(&'static str, Value)> {
         ("allow.namespaces[]", label()),
         ("allow.nodes", json!({ "maxItems": 64 })),
         ("quota.perNamespace", quota()),
-        ("quota.namespaces", json!({ "maxProperties": 64 })),
+        (
+            "quota.namespaces",
+            with(
+                json!({ "maxProperties": 64 }),
+                &[(
+                    "self.all(name, name.size() <= 63 && name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
+                    "must be names of namespaces, without wildcards",
+                )],
+            ),
+        ),
         ("quota.namespaces{}", quota()),
         ("sticky.keep", duration()),
         ("application", fixed_application()),
@@ -124,7 +136,7 @@ fn pool() -> Vec<(&'static str, Value)> {
     ] {
         all.extend([
             (list, json!({ "maxItems": 8 })),
-            (values, json!({ "maxItems": 8, "items": { "type": "string", "maxLength": 63 } })),
+            (values, json!({ "maxItems": 8, "items": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE } })),
             (item, expression()),
         ]);
     }
@@ -141,10 +153,19 @@ fn subnet() -> Vec<(&'static str, Value)> {
     let mut all = vec![
         (
             "",
-            rules(&[(
-                "!has(self.gateway) || self.gateway == 'none' || self.gateway.contains(':') == self.cidr.contains(':')",
-                "gateway must be of the address family of cidr",
-            )]),
+            rules(&[
+                (
+                    "!has(self.gateway) || self.gateway == 'none' || self.gateway.contains(':') == self.cidr.contains(':')",
+                    "gateway must be of the address family of cidr",
+                ),
+                (
+                    "!has(self.gateway) || !isIP(self.gateway) || !isCIDR(self.cidr) \
+                     || ip(self.gateway).isLinkLocalUnicast() || cidr(self.cidr).containsIP(self.gateway) \
+                     || cidr(self.cidr).prefixLength() == (self.cidr.contains(':') ? 128 : 32)",
+                    "gateway must be inside cidr",
+                ),
+                ("self.cidr == oldSelf.cidr", "cidr cannot be changed; make another subnet"),
+            ]),
         ),
         ("network", fixed_network()),
         ("cidr", cidr()),
@@ -175,6 +196,15 @@ fn claim() -> Vec<(&'static str, Value)> {
         ("count", json!({ "minimum": 1, "maximum": 1024, "format": "int32" })),
         ("keep", duration()),
     ]
+}
+
+/// What a whole object is held against, its status included.
+pub(super) fn of_object(kind: &str) -> Option<Value> {
+    let fixed = ["network", "pools", "addresses", "families", "count"];
+    let same: Vec<String> = fixed.iter().map(|f| format!("self.?spec.?{f} == oldSelf.?spec.?{f}")).collect();
+    let rule = format!("oldSelf.?status.?phase.orValue('') != 'Bound' || ({})", same.join(" && "));
+    let message = "the claim is bound to its addresses; only keep can be changed. Delete it and make another";
+    (kind == "IPClaim").then(|| rules(&[(&rule, message)]))
 }
 
 fn endpoint() -> Vec<(&'static str, Value)> {
@@ -221,7 +251,24 @@ fn block() -> Vec<(&'static str, Value)> {
 
 fn routes_and_dns() -> Vec<(&'static str, Value)> {
     vec![
-        ("routes", json!({ "maxItems": 16 })),
+        (
+            "routes",
+            with(
+                json!({ "maxItems": 16 }),
+                &[(
+                    "self.all(a, self.exists_one(b, \
+                     a.dst == b.dst && a.?table == b.?table && a.?priority == b.?priority))",
+                    "a destination is there twice; leave one out, or give each a priority of its own",
+                )],
+            ),
+        ),
+        (
+            "routes[]",
+            rules(&[(
+                "!has(self.gw) || self.gw.contains(':') == self.dst.contains(':')",
+                "gw must be of the address family of dst",
+            )]),
+        ),
         ("routes[].dst", cidr()),
         ("routes[].gw", address()),
         ("dns.nameservers", json!({ "maxItems": 8, "items": { "type": "string", "maxLength": 64 } })),
@@ -236,7 +283,11 @@ fn label() -> Value {
 }
 
 fn labels() -> Value {
-    json!({ "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63 } })
+    let values = json!({ "type": "string", "maxLength": 63, "pattern": LABEL_VALUE });
+    with(
+        json!({ "maxProperties": 16, "additionalProperties": values }),
+        &[(&format!("self.all(key, key.matches('{LABEL_KEY}'))"), "keys must be NAME or PREFIX/NAME, e.g. \"team\"")],
+    )
 }
 
 /// A network by name. A slash would lead into the leases of another one.
@@ -282,22 +333,35 @@ fn range() -> Value {
     let rule = "isIP(self) || isCIDR(self) || (self.contains('-') \
                 && isIP(self.substring(0, self.indexOf('-')).trim()) \
                 && isIP(self.substring(self.indexOf('-') + 1).trim()))";
-    let mut range =
-        with(json!({ "maxLength": RANGE_LENGTH }), &[(rule, "must be a CIDR, FIRST-LAST or a single address")]);
-    no_host_bits(&mut range);
-    range
+    with(json!({ "maxLength": RANGE_LENGTH }), &[(rule, "must be a CIDR, FIRST-LAST or a single address")])
 }
 
+/// What a single CIDR must be, with what to write instead.
 fn no_host_bits(schema: &mut Value) {
     let rule = json!({
         "rule": "!isCIDR(self) || cidr(self) == cidr(self).masked()",
         "message": "has host bits set",
-        // What to write instead cannot be told: the server takes the text of a CIDR to be of any length.
-        "messageExpression": "self + ' has host bits set'",
+        "messageExpression": "self + ' has host bits set; write ' + string(cidr(self).masked())",
     });
     if let Some(rules) = schema[RULES].as_array_mut() {
         rules.push(rule);
     }
+}
+
+/// A list of ranges. What to write instead of one with host bits is said by the list and not by its items: the server
+/// takes the text of a CIDR to be of any length, and reckons with one for each of them.
+fn ranges(most: u32, least: u32) -> Value {
+    let bad = "isCIDR(r) && cidr(r) != cidr(r).masked()";
+    let first = format!("self.filter(r, {bad})[0]");
+    json!({
+        "minItems": least,
+        "maxItems": most,
+        RULES: [{
+            "rule": format!("!self.exists(r, {bad})"),
+            "message": "a CIDR has host bits set",
+            "messageExpression": format!("{first} + ' has host bits set; write ' + string(cidr({first}).masked())"),
+        }],
+    })
 }
 
 fn duration() -> Value {

@@ -30,7 +30,7 @@ pub(super) fn of(kind: &str) -> Option<Value> {
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PoolStatus {
-    /// `Ready`, `Full` or `Disabled`.
+    /// `Ready`, `Full`, `Disabled` or `NotAccepted`; the condition `Accepted` says why.
     phase: Option<String>,
     /// `IPv4` or `IPv6`.
     family: Option<String>,

@@ -229,3 +229,14 @@ fn short_names_do_not_hide_core_resources() {
     let info = KINDS.iter().find(|info| info.kind == "IPEndpoint").expect("a kind");
     assert_eq!(definition(info).expect("a definition")["spec"]["names"]["shortNames"], json!(["ipep"]));
 }
+
+#[test]
+fn the_webhook_is_asked_about_our_kinds_alone_and_may_be_down() {
+    let webhook = super::webhook();
+    let hook = &webhook["webhooks"][0];
+    assert_eq!(webhook["webhooks"].as_array().map(Vec::len), Some(1));
+    assert_eq!(hook["rules"][0]["apiGroups"], json!(["berth.io"]));
+    assert_eq!(hook["rules"][0]["resources"], json!(["ippools", "ipsubnets", "ipreservations", "ipclaims"]));
+    assert_eq!((&hook["failurePolicy"], &hook["timeoutSeconds"]), (&json!("Ignore"), &json!(3)));
+    assert!(hook["clientConfig"].get("caBundle").is_none());
+}

@@ -91,6 +91,10 @@ pub(crate) fn lower(object: &Object) -> Result<Claim, FieldError> {
     if spec.count == Some(0) {
         return Err(FieldError::new("spec.count", "must be at least 1"));
     }
+    let twice = |i: &usize| spec.addresses[..*i].contains(&spec.addresses[*i]);
+    if let Some(i) = (0..spec.addresses.len()).find(twice) {
+        return Err(FieldError::new(format!("spec.addresses[{i}]"), "is there twice; leave one out"));
+    }
     if !spec.addresses.is_empty() {
         for (field, given) in [("spec.count", spec.count.is_some()), ("spec.families", !spec.families.is_empty())] {
             if given {

@@ -4,7 +4,7 @@ use super::LabelSelector;
 use super::net::{DnsSpec, RouteSpec, WrittenGateway, gateway};
 use crate::duration::GoDuration;
 use crate::field::{FieldError, decode};
-use crate::object::Object;
+use crate::object::{Object, check_name};
 use crate::text::Text;
 use berth_core::addr::Range;
 use berth_core::apps::Application;
@@ -208,6 +208,9 @@ pub struct StickySpec {
 
 pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
     let spec: PoolSpec = decode(&object.spec, "spec")?;
+    for namespace in spec.quota.namespaces.keys() {
+        check_name("spec.quota.namespaces", namespace, 63, false)?;
+    }
     let ranges: Vec<Range> = spec.ranges.into_iter().map(|Text(range)| range).collect();
     let plain = Pool::new(&object.metadata.name, ranges);
     Ok(Pool {

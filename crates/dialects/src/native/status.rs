@@ -9,6 +9,7 @@ use std::net::IpAddr;
 #[must_use]
 pub fn pool_status(pool: &Pool, usage: &Usage) -> Value {
     let phase = match () {
+        () if pool.refused.is_some() => "NotAccepted",
         () if pool.disabled => "Disabled",
         () if usage.free.is_zero() => "Full",
         () => "Ready",

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 
 /// What an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one at a time")]
 pub enum Found {
     /// An application.
     Application(Workload),

@@ -4,6 +4,7 @@ mod manifests;
 mod native;
 mod pod;
 mod pod_annotations;
+mod verdicts;
 mod workload;
 
 use crate::{Object, parse_manifests};

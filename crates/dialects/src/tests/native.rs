@@ -96,6 +96,7 @@ fn every_field_of_a_pool_is_lowered() {
         reuse_cooling: true,
         default: true,
         disabled: true,
+        refused: None,
         audience: Audience {
             namespaces: vec!["team-*".into()],
             namespace_selector: selector(vec![("a", Operator::NotIn(vec!["x".into(), "y".into()]))]),
