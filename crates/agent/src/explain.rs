@@ -58,7 +58,8 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
         }
         Err(error) => {
             let pending = matches!(error, Error::PoolPending { .. });
-            let rule = if pending { "a pool of the pod's application, which is not there" } else { "none could be read" };
+            let rule =
+                if pending { "a pool of the pod's application, which is not there" } else { "none could be read" };
             (rule.to_owned(), berth_server::explanation(Default::default(), Err(error)))
         }
     };

@@ -13,6 +13,7 @@
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
+//! | [`news`] | what is configured, put in force as it changes, and told to those who wait for it |
 //! | [`run`] | starting and stopping |
 
 mod agent;
@@ -22,6 +23,7 @@ mod flush;
 mod health;
 mod leases;
 mod networks;
+mod news;
 mod run;
 mod scarcity;
 mod sticky;

@@ -151,7 +151,9 @@ fn reserved_quarantined_and_foreign_addresses_are_left_alone() {
     // One of its own is seen in use by a stranger, another is reserved: both are made up for, and the reserved one goes.
     let strange = Occupied { quarantined: set(&["10.0.0.9"]), ..Occupied::default() };
     occupied.insert(Arc::from("default"), strange);
-    config.reservations.insert("s".into(), Reservation { ranges: vec![range("10.0.0.2")], name: "s".into(), ..reserved });
+    config
+        .reservations
+        .insert("s".into(), Reservation { ranges: vec![range("10.0.0.2")], name: "s".into(), ..reserved });
     let effects = decide(&who, Some(&web), &World { config: &config, occupied: &occupied, name: pool_name });
     effects.iter().for_each(|effect| enact(&mut config, effect));
     assert_eq!(text(pools_of(&config, &who)[0]), "10.0.0.6/31, 10.0.0.9");
@@ -240,7 +242,8 @@ fn a_pool_of_an_application_is_for_its_pods_only_even_by_name() {
     let own = Pool { application: Some(application), ..common::pool("own", &["10.0.0.0/24"]) };
     let mut ipam = ipam([own]);
     let mut ask = |id: &str, name: &str, pools: &[&str]| {
-        let controller = Controller { group: "apps".into(), kind: "StatefulSet".into(), name: name.into(), ..Default::default() };
+        let controller =
+            Controller { group: "apps".into(), kind: "StatefulSet".into(), name: name.into(), ..Default::default() };
         let subject = Subject { namespace: "shop".into(), controllers: vec![controller], ..Subject::default() };
         let request = Request { holder: container(id), subject, groups: vec![from(pools)] };
         ipam.allocate(&request, NOW, &mut berth_core::ipam::Entropy(1))
@@ -397,7 +400,11 @@ fn a_pool_has_no_more_pieces_than_an_object_may_have() {
         .collect();
     let none = RangeSet::new();
     let cutting = cut(Cut { present: &none, allowed: &free, free: &free, used: &none, quarantined: &none, want: 1215 });
-    assert_eq!((cutting.ranges.ranges().len(), cutting.missing), (1024, 0), "the largest piece of 192, and 1023 others");
+    assert_eq!(
+        (cutting.ranges.ranges().len(), cutting.missing),
+        (1024, 0),
+        "the largest piece of 192, and 1023 others"
+    );
     let cutting = cut(Cut { present: &none, allowed: &free, free: &free, used: &none, quarantined: &none, want: 1216 });
     assert_eq!((cutting.ranges.ranges().len(), cutting.missing), (1024, 1), "and not one more");
 }

@@ -89,11 +89,32 @@ impl World {
     /// If the server refuses them.
     #[must_use]
     pub fn pods(&self, node: &str, names: &[String], annotations: &Value) -> Vec<Pod> {
+        self.pods_with(node, names, &json!({"annotations": annotations}))
+    }
+
+    /// Makes one pod of a ReplicaSet, as a Deployment of that name makes it.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[must_use]
+    pub fn pod_of(&self, node: &str, deployment: &str, number: u32, annotations: &Value) -> Pod {
+        let (name, uid) = (format!("{deployment}-5d4f"), format!("uid-of-{deployment}"));
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": true});
+        let labels = json!({"pod-template-hash": "5d4f"});
+        let metadata = json!({"annotations": annotations, "labels": labels, "ownerReferences": [owner]});
+        self.pods_with(node, &[format!("{name}-x{number}")], &metadata).remove(0)
+    }
+
+    fn pods_with(&self, node: &str, names: &[String], metadata: &Value) -> Vec<Pod> {
         let pod = |name: &String| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = json!(name);
+            metadata["namespace"] = json!("default");
             json!({
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+                "metadata": metadata,
                 "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]},
             })
         };

@@ -147,9 +147,8 @@ pub fn decide(who: &Identity, workload: Option<&Workload>, world: &World<'_>) ->
         }
         for family in [Family::V4, Family::V6] {
             let here = |pool: &&&Pool| pool.family == family && is_for(pool, interface);
-            let in_place = |name: &String| {
-                own.iter().filter(here).copied().find(|pool| pool.subnet.as_ref() == Some(name))
-            };
+            let in_place =
+                |name: &String| own.iter().filter(here).copied().find(|pool| pool.subnet.as_ref() == Some(name));
             let present = subnets.iter().find_map(in_place);
             tended.extend(present.map(|pool| pool.name.as_str()));
             let subnet = |name: &String| world.config.subnets.get(name).filter(|s| s.cidr.family() == family);

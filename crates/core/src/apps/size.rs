@@ -40,7 +40,9 @@ impl FromStr for Size {
             Some(count) if count > 0 => Ok(Self::Fixed(count)),
             _ => {
                 let shown: String = text.chars().take(64).collect();
-                Err(format!("{shown:?} is no size; write \"5\" for five addresses, or \"+5\" for five more than replicas"))
+                Err(format!(
+                    "{shown:?} is no size; write \"5\" for five addresses, or \"+5\" for five more than replicas"
+                ))
             }
         }
     }

@@ -121,7 +121,9 @@ fn replicas(known: (&str, &str), object: &Value) -> Option<u32> {
                 Some("Forbid") => 1,
                 // The next one is made while the last one's pods are on their way out.
                 Some("Replace") => 2,
-                _ => u32::try_from(status["active"].as_array().map_or(0, Vec::len)).unwrap_or(u32::MAX).saturating_add(1),
+                _ => {
+                    u32::try_from(status["active"].as_array().map_or(0, Vec::len)).unwrap_or(u32::MAX).saturating_add(1)
+                }
             };
             of_job(&spec["jobTemplate"]["spec"]).saturating_mul(jobs)
         }

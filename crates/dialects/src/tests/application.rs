@@ -187,7 +187,8 @@ fn pods_that_are_numbered_or_called_like_their_controller_keep_their_names() {
 
 #[test]
 fn what_is_decided_reads_back_as_the_same_pool() {
-    let who = Identity { group: "apps".into(), kind: "StatefulSet".into(), namespace: "shop".into(), name: "db".into() };
+    let who =
+        Identity { group: "apps".into(), kind: "StatefulSet".into(), namespace: "shop".into(), name: "db".into() };
     let workload = Workload {
         api_version: "apps/v1".into(),
         identity: who.clone(),

@@ -52,11 +52,18 @@ fn a_deployment_has_replicas_and_a_surge() {
 
 #[test]
 fn every_kind_of_kubernetes_says_how_many_pods_it_has() {
-    let set = object("apps/v1", "StatefulSet", json!({"replicas": 3, "ordinals": {"start": 5}, "template": template()}));
+    let set =
+        object("apps/v1", "StatefulSet", json!({"replicas": 3, "ordinals": {"start": 5}, "template": template()}));
     assert_eq!(facts(&set), (Some(3), 0, true));
     let has = |name: &str| read(&set).has_pod(name);
-    assert_eq!((has("web-5"), has("web-7"), has("web-8"), has("web-4")), (Some(true), Some(true), Some(false), Some(false)));
-    assert_eq!((has("web-x"), has("web-"), has("other-5"), has("web--5")), (Some(false), Some(false), Some(false), Some(false)));
+    assert_eq!(
+        (has("web-5"), has("web-7"), has("web-8"), has("web-4")),
+        (Some(true), Some(true), Some(false), Some(false))
+    );
+    assert_eq!(
+        (has("web-x"), has("web-"), has("other-5"), has("web--5")),
+        (Some(false), Some(false), Some(false), Some(false))
+    );
     let mut daemons = object("apps/v1", "DaemonSet", json!({"template": template()}));
     assert_eq!(facts(&daemons), (Some(0), 0, false));
     daemons["status"] = json!({"desiredNumberScheduled": 9});
@@ -69,7 +76,8 @@ fn every_kind_of_kubernetes_says_how_many_pods_it_has() {
     assert_eq!(job(json!({"parallelism": 5, "completions": 100})), Some(5));
     assert_eq!(job(json!({"parallelism": 5})), Some(5));
     let cron = |policy: Option<&str>, active: usize| {
-        let spec = json!({"concurrencyPolicy": policy, "jobTemplate": {"spec": {"parallelism": 2, "template": template()}}});
+        let spec =
+            json!({"concurrencyPolicy": policy, "jobTemplate": {"spec": {"parallelism": 2, "template": template()}}});
         let mut cron = object("batch/v1", "CronJob", spec);
         cron["status"] = json!({"active": vec![json!({}); active]});
         assert_eq!(read(&cron).interfaces.len(), 1, "its template is further down");
@@ -103,12 +111,16 @@ fn what_comes_and_goes_belongs_to_what_stays() {
         object["metadata"]["ownerReferences"] = json!([{"kind": "Other", "controller": false}, owner]);
         workload(&object, None, None).expect("reads")
     };
-    let rollout = json!({"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "r", "uid": "u9", "controller": true});
+    let rollout =
+        json!({"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "r", "uid": "u9", "controller": true});
     let Found::Part { uid, namespace, of } = owned("apps/v1", "ReplicaSet", rollout.clone()) else { panic!("a part") };
     assert_eq!((uid.as_str(), namespace.as_str()), ("u1", "shop"));
     assert_eq!((of.group.as_str(), of.kind.as_str(), of.uid.as_str()), ("argoproj.io", "Rollout", "u9"));
     assert!(matches!(owned("batch/v1", "Job", rollout.clone()), Found::Part { .. }));
-    assert!(matches!(owned("apps/v1", "StatefulSet", rollout), Found::Application(_)), "an operator's StatefulSet stays");
+    assert!(
+        matches!(owned("apps/v1", "StatefulSet", rollout), Found::Application(_)),
+        "an operator's StatefulSet stays"
+    );
     assert!(matches!(owned("apps/v1", "ReplicaSet", json!({"kind": "X"})), Found::Application(_)), "nobody manages it");
 }
 

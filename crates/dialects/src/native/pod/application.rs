@@ -64,9 +64,8 @@ impl Applications {
         }
         let here = || self.pools.get(&pod.namespace).into_iter().flatten();
         let found = |by: &[Controller]| -> Vec<&Owned> {
-            let is_own = |owned: &&Owned| {
-                owned.application.interface == interface && owned.application.has(&pod.namespace, by)
-            };
+            let is_own =
+                |owned: &&Owned| owned.application.interface == interface && owned.application.has(&pod.namespace, by);
             let of = |name: &String| here().filter(is_own).filter(|owned| owned.subnet == *name).collect::<Vec<_>>();
             subnets.iter().flat_map(of).collect()
         };

@@ -26,8 +26,8 @@ mod rules;
 mod wish;
 
 pub use application::{Applications, Terms};
-pub(super) use networks::check_interface;
 pub use asked::{Asked, Attached, Namespace, Node, Owner, Pod};
+pub(super) use networks::check_interface;
 pub use routes::{DefaultRoute, Routes};
 pub use rules::Rule;
 pub use wish::ClaimRef;
