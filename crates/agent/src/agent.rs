@@ -1,5 +1,6 @@
 //! Who asks for what: the pod behind an ADD, and what it is to get.
 
+use crate::news::{News, PATIENCE};
 use crate::sticky::{Note, Noted};
 use crate::store::ClusterStore;
 use berth_core::addr::Cidr;
@@ -8,9 +9,9 @@ use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
 use berth_dialects::{Lowered, lower};
-use berth_door::Service;
 use berth_door::door::before_waiting;
 use berth_door::words::{self, Host, Planned, groups};
+use berth_door::{Answer, Later, Service};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
 use berth_kube::definitions::Definitions;
@@ -37,13 +38,19 @@ pub struct Agent {
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
     pub(crate) metrics: Metrics,
+    /// What requests may wait for.
+    pub(crate) news: News,
     /// Pools that had nothing left for a pod of this node.
     pub(crate) short_of: Mutex<BTreeSet<String>>,
 }
 
 impl Service for Agent {
-    fn answer_all(&self, requests: Vec<Request>) -> Vec<Response> {
+    fn answer_all(&self, requests: Vec<Request>) -> Vec<Answer> {
         words::answer_all(self, requests)
+    }
+
+    fn answer_later(&self, requests: Vec<Later>) -> Vec<Response> {
+        words::answer_later(self, requests, PATIENCE)
     }
 
     fn drained(&self, deletions: u64) {
@@ -103,7 +110,26 @@ impl Host for Agent {
         }
     }
 
+    fn is_patient(&self) -> bool {
+        true
+    }
+
+    fn outlook(&self, error: &Error) -> Option<u64> {
+        self.news.outlook(error)
+    }
+
+    fn news(&self) -> u64 {
+        self.news.count()
+    }
+
+    fn wait_for_news(&self, seen: u64, at_most: Duration) -> bool {
+        self.news.wait(seen, at_most)
+    }
+
     fn observe(&self, verb: &'static str, ok: bool, took: Duration) {
+        if ok && verb == "del" {
+            self.news.released();
+        }
         self.metrics.observe(verb, ok, took);
     }
 }
@@ -130,6 +156,7 @@ impl Agent {
             container: &container,
             interface: &interface,
             others: &others,
+            applications: &self.news.applications(),
         };
         let interfaces = pod::plan(&asked)?.interfaces;
         Ok((pod, interfaces))

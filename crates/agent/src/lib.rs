@@ -12,6 +12,7 @@
 //! | [`networks`] | the networks this node is in |
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
+//! | [`news`] | what is configured, put in force as it changes, and told to those who wait for it |
 //! | [`run`] | starting and stopping |
 
 mod agent;
@@ -21,6 +22,7 @@ mod explain;
 mod flush;
 mod leases;
 mod networks;
+mod news;
 mod run;
 mod scarcity;
 mod sticky;

@@ -1,6 +1,7 @@
 //! Starting and stopping.
 
 use crate::agent::Agent;
+use crate::news::{self, News};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
 use crate::{flush, networks, scarcity};
@@ -97,8 +98,14 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    chores(&agent, version, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
+    thread::scope(|scope| -> anyhow::Result<()> {
+        let follow = || news::follow(&agent, version, stop);
+        thread::Builder::new().name("configuration".to_owned()).spawn_scoped(scope, follow)?;
+        chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
+        Ok(())
+    })?;
     ready.store(false, Ordering::SeqCst);
+    agent.news.close();
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
     let _ = std::fs::remove_file(&options.socket);
@@ -165,6 +172,8 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
     let (config, version) = objects.config();
+    let news = News::default();
+    news.configured(&config);
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
     let engine = engine.before_waiting(door::before_waiting);
     if booted {
@@ -185,6 +194,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         node: node.clone(),
         cidrs,
         metrics,
+        news,
         short_of: Mutex::default(),
     };
     Ok(Some(Opened { agent: Arc::new(agent), booted, version }))
@@ -212,15 +222,11 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
+fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
     let (mut sweep, mut flushed, mut swept) = (Sweep::default(), Instant::now(), Instant::now());
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
-        if agent.objects.wait(version, Duration::from_millis(100)) {
-            let (config, current) = agent.objects.config();
-            agent.engine.configure(config);
-            version = current;
-        }
+        thread::sleep(Duration::from_millis(100));
         scarcity::open_wanted(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();

@@ -8,8 +8,8 @@
 //! Before it waits for anything but clients (a disk, another server, another thread's batch) it hands the watch to the
 //! next: see [`before_waiting`]. So a slow request holds up nobody.
 
-use crate::Service;
 use crate::connection::{Connection, Turn};
+use crate::{Answer, Later, Service};
 use berth_wire::cni;
 use berth_wire::protocol::{Request, Response};
 use nix::sys::socket::getsockopt;
@@ -37,6 +37,8 @@ const MAX_CLIENTS: usize = 1024;
 const MAX_THREADS: usize = 256;
 /// Idle threads beyond this many end.
 const SPARE_THREADS: usize = 8;
+/// Threads at a time that wait for news with those who were put off.
+const MAX_PATIENT: usize = 64;
 /// Clients served in one go.
 const TOGETHER: usize = 32;
 /// The listening socket among the clients' numbers.
@@ -69,6 +71,8 @@ struct Crew {
     threads: usize,
     idle: usize,
     watched: bool,
+    /// Threads that wait for news; they watch nothing.
+    patient: usize,
 }
 
 thread_local! {
@@ -148,7 +152,8 @@ impl Door {
         // Shutting a listening socket down wakes whoever watches it.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         let deadline = Instant::now() + patience;
-        while lock(&self.crew).threads > 0 && Instant::now() < deadline {
+        let busy = |crew: &Crew| crew.threads > 0 || crew.patient > 0;
+        while busy(&lock(&self.crew)) && Instant::now() < deadline {
             self.relieved.notify_all();
             thread::sleep(Duration::from_millis(5));
         }
@@ -243,15 +248,57 @@ impl Door {
             }
         }
         let answers = self.service.answer_all(requests);
-        for ((number, mut client), response) in asking.into_iter().zip(answers) {
-            if let Err(error) = client.answer(&response) {
-                debug!(%error, "a client of the socket went away");
-                self.forget(number);
-            } else {
-                eager.extend(self.dismiss(number, client));
+        let mut put_off: Vec<((u64, Connection), Later)> = Vec::new();
+        for (client, answer) in asking.into_iter().zip(answers) {
+            match answer {
+                Answer::Now(response) => eager.extend(self.reply(client, &response)),
+                Answer::Later(later) => put_off.push((client, *later)),
             }
         }
+        if !put_off.is_empty() {
+            eager.extend(self.put_off(put_off));
+        }
         eager
+    }
+
+    /// Answers a client; its number if it has said more already.
+    fn reply(&self, (number, mut client): (u64, Connection), response: &Response) -> Option<u64> {
+        if let Err(error) = client.answer(response) {
+            debug!(%error, "a client of the socket went away");
+            self.forget(number);
+            return None;
+        }
+        self.dismiss(number, client)
+    }
+
+    /// Leaves clients to a thread that has time for them; those who have said more already, if there is none.
+    fn put_off(self: &Arc<Self>, clients: Vec<((u64, Connection), Later)>) -> Vec<u64> {
+        let mut crew = lock(&self.crew);
+        if crew.patient >= MAX_PATIENT || self.stopping.load(Ordering::SeqCst) {
+            drop(crew);
+            let refuse = |(client, later): ((u64, Connection), Later)| self.reply(client, &later.refusal);
+            return clients.into_iter().filter_map(refuse).collect();
+        }
+        let (door, numbers): (_, Vec<u64>) = (self.clone(), clients.iter().map(|((number, _), _)| *number).collect());
+        let spawned = thread::Builder::new().name("patient".to_owned()).spawn(move || {
+            let _leave = Relieve(&door);
+            let (clients, later): (Vec<_>, Vec<_>) = clients.into_iter().unzip();
+            let answers = door.service.answer_later(later);
+            let mut eager: Vec<u64> =
+                clients.into_iter().zip(&answers).filter_map(|(client, answer)| door.reply(client, answer)).collect();
+            while !eager.is_empty() && !door.stopping.load(Ordering::SeqCst) {
+                eager = door.attend(eager.into_iter());
+            }
+        });
+        match spawned {
+            Ok(_) => crew.patient += 1,
+            Err(error) => {
+                warn!(%error, "cannot start a thread for those who wait");
+                drop(crew);
+                numbers.into_iter().for_each(|number| self.forget(number));
+            }
+        }
+        Vec::new()
     }
 
     /// Lets new clients in.
@@ -323,6 +370,15 @@ impl Drop for Leave<'_> {
     fn drop(&mut self) {
         lock(&self.0.crew).threads -= 1;
         before_waiting();
+    }
+}
+
+/// A thread that waited ends, for whatever reason.
+struct Relieve<'a>(&'a Arc<Door>);
+
+impl Drop for Relieve<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.crew).patient -= 1;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Deletions that plugins left on disk while nobody listened, worked off in order.
 
-use crate::Service;
+use crate::{Answer, Service};
 use berth_wire::cni::code;
 use berth_wire::protocol::{Request, Response};
 use berth_wire::queue;
@@ -38,7 +38,7 @@ impl Queue {
                 Ok(Some(request)) => {
                     let stamp = if booted { 0 } else { request.stamp };
                     let mut answers = service.answer_all(vec![Request { stamp, ..request }]);
-                    let removed = match answers.pop().unwrap_or(Response::Done) {
+                    let removed = match answers.pop().map_or(Response::Done, Answer::now) {
                         // Our own trouble, which passes; everything else stays as it is however often it is tried.
                         Response::Error(error) if matches!(error.code, code::IO_FAILURE | code::TRY_AGAIN) => {
                             warn!(%error, file = %path.display(), "a queued deletion will be tried again");

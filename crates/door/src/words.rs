@@ -1,5 +1,6 @@
 //! What the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin.
 
+use crate::{Answer, Later};
 use berth_core::addr::Range;
 use berth_core::error::Error;
 use berth_core::holder::Attachment;
@@ -60,33 +61,112 @@ pub trait Host: Send + Sync {
         let _ = error;
     }
 
+    /// Whether an ADD that was refused may be worth waiting for.
+    fn is_patient(&self) -> bool {
+        false
+    }
+
+    /// When something last happened that may help an ADD which was refused for this reason, as a count of
+    /// [news](Self::news); `None` if waiting does not help.
+    fn outlook(&self, error: &Error) -> Option<u64> {
+        let _ = error;
+        None
+    }
+
+    /// Counts what ADDs may wait for.
+    fn news(&self) -> u64 {
+        0
+    }
+
+    /// Waits until there is news after `seen`, or for so long; false if there is none.
+    fn wait_for_news(&self, seen: u64, at_most: Duration) -> bool {
+        let _ = (seen, at_most);
+        false
+    }
+
     /// A request was answered.
     fn observe(&self, verb: &'static str, ok: bool, took: Duration);
 }
 
 /// Answers requests that arrived together, each in its place. Their ADDs and DELs share one write of the store.
-pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
-    let started = Instant::now();
+pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Answer> {
+    let now = Instant::now();
+    answer(host, requests.into_iter().map(|request| (request, now)).collect())
+}
+
+/// Answers requests that were put off: each as soon as what it waits for has happened, or when patience ends.
+pub fn answer_later<H: Host>(host: &H, requests: Vec<Later>, patience: Duration) -> Vec<Response> {
+    let until = Instant::now() + patience;
+    debug!(requests = requests.len(), "requests wait for a pool");
+    let mut answers: Vec<Option<Response>> = requests.iter().map(|_| None).collect();
+    let mut waiting: Vec<(usize, Later)> = requests.into_iter().enumerate().collect();
+    while !waiting.is_empty() {
+        // Before it is looked whom the news concern: what comes after that is waited for in vain otherwise.
+        let news = host.news();
+        let concerned = |(_, later): &(usize, Later)| host.outlook(&later.error).is_none_or(|at| at > later.seen);
+        let (ripe, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(concerned);
+        waiting = rest;
+        if ripe.is_empty() {
+            if !host.wait_for_news(news, until.saturating_duration_since(Instant::now())) {
+                break;
+            }
+            continue;
+        }
+        let (places, ripe): (Vec<usize>, Vec<_>) = ripe.into_iter().map(|(i, l)| (i, (l.request, l.came))).unzip();
+        for (place, answer) in places.into_iter().zip(answer(host, ripe)) {
+            match answer {
+                Answer::Now(response) => {
+                    debug!("a request was answered after waiting for a pool");
+                    answers[place] = Some(response);
+                }
+                Answer::Later(later) => waiting.push((place, *later)),
+            }
+        }
+    }
+    for (place, later) in waiting {
+        host.observe("add", false, later.came.elapsed());
+        answers[place] = Some(later.refusal);
+    }
+    answers.into_iter().flatten().collect()
+}
+
+fn answer<H: Host>(host: &H, requests: Vec<(Request, Instant)>) -> Vec<Answer> {
+    let (seen, patient) = (host.news(), host.is_patient());
     let mut calls: Vec<Call> = Vec::with_capacity(requests.len());
-    let prepared: Vec<Prepared<H::Note>> =
-        requests.into_iter().map(|request| prepare(host, request, &mut calls)).collect();
+    let prepare = |(request, came): (Request, Instant)| {
+        let again = (patient && matches!(request.op, Op::Add(_))).then(|| request.clone());
+        (prepare(host, request, &mut calls), again, came)
+    };
+    let prepared: Vec<_> = requests.into_iter().map(prepare).collect();
     let mut done = host.engine().run_all(calls).into_iter();
-    let mut complete = |prepared: Prepared<H::Note>| {
+    let mut complete = |(prepared, again, came): (Prepared<H::Note>, Option<Request>, Instant)| {
+        let refuse = |error: Error| match again.filter(|_| host.outlook(&error).is_some()) {
+            Some(request) => {
+                let refusal = Response::Error(to_cni(&error));
+                Err(Answer::Later(Box::new(Later { request, refusal, error, seen, came })))
+            }
+            None => Ok(Err(to_cni(&error))),
+        };
         let (verb, result) = match prepared {
-            Prepared::Answered(verb, result) => (verb, result),
+            Prepared::Answered(verb, result) => (verb, Ok(result)),
+            Prepared::Refused(verb, error) => (verb, refuse(error)),
             Prepared::Called(verb, note) => {
                 let done = done.next().unwrap_or_else(|| Err(Error::Store("no answer; try again".to_owned())));
                 let answer = done.and_then(|done| respond(host, done, note)).inspect_err(|error| host.refused(error));
-                (verb, answer.map_err(|error| to_cni(&error)))
+                (verb, answer.map(Ok).map_or_else(refuse, Ok))
             }
         };
-        host.observe(verb, result.is_ok(), started.elapsed());
+        let result = match result {
+            Ok(result) => result,
+            Err(later) => return later,
+        };
+        host.observe(verb, result.is_ok(), came.elapsed());
         match &result {
             Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
             Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),
             Ok(_) => {}
         }
-        result.unwrap_or_else(Response::Error)
+        Answer::Now(result.unwrap_or_else(Response::Error))
     };
     prepared.into_iter().map(&mut complete).collect()
 }
@@ -95,6 +175,8 @@ pub fn answer_all<H: Host>(host: &H, requests: Vec<Request>) -> Vec<Response> {
 enum Prepared<N> {
     /// Answered without the engine's help, or by a transaction of its own.
     Answered(&'static str, Result<Response, cni::Error>),
+    /// It cannot be asked of the engine.
+    Refused(&'static str, Error),
     /// Among the calls.
     Called(&'static str, Option<N>),
 }
@@ -113,7 +195,7 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
                 calls.push(Call::Add { requests, stamp });
                 Prepared::Called("add", Some(note))
             }
-            Err(error) => Prepared::Answered("add", Err(to_cni(&error))),
+            Err(error) => Prepared::Refused("add", error),
         },
         Op::Del(key) => {
             calls.push(Call::Del { network: key.network, id: key.container, ifname: key.ifname, stamp });

@@ -126,6 +126,20 @@ impl World {
         self.make_pods(node, names, &json!({"annotations": annotations}))
     }
 
+    /// Makes one pod of a ReplicaSet, as a Deployment of that name makes it.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[must_use]
+    pub fn pod_of(&self, node: &str, deployment: &str, number: u32, annotations: &Value) -> Pod {
+        let (name, uid) = (format!("{deployment}-5d4f"), format!("uid-of-{deployment}"));
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": true});
+        let labels = json!({"pod-template-hash": "5d4f"});
+        let metadata = json!({"annotations": annotations, "labels": labels, "ownerReferences": [owner]});
+        self.make_pods(node, &[format!("{name}-x{number}")], &metadata).remove(0)
+    }
+
     fn make_pods(&self, node: &str, names: &[String], metadata: &Value) -> Vec<Pod> {
         let pod = |name: &String| {
             let mut metadata = metadata.clone();

@@ -6,15 +6,15 @@ use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
-use berth_door::Service;
 use berth_door::words::{self, Host, Planned, groups};
+use berth_door::{Answer, Service};
 use berth_engine::Engine;
 use berth_wire::cni;
 use berth_wire::protocol::{self, AddRequest, Request, Response, StatusRequest};
 use std::time::Duration;
 
 impl Service for Node {
-    fn answer_all(&self, requests: Vec<Request>) -> Vec<Response> {
+    fn answer_all(&self, requests: Vec<Request>) -> Vec<Answer> {
         words::answer_all(self, requests)
     }
 

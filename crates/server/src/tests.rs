@@ -25,7 +25,7 @@ fn claim(spec: &str) -> Vec<Object> {
 }
 
 fn answer(node: &Node, request: Request) -> Response {
-    berth_door::Service::answer_all(node, vec![request]).remove(0)
+    berth_door::Service::answer_all(node, vec![request]).remove(0).now()
 }
 
 fn attachment(container: &str) -> Attachment {
