@@ -3,6 +3,7 @@ mod manifests;
 mod native;
 mod pod;
 mod pod_annotations;
+mod pod_attachments;
 
 use crate::{Object, parse_manifests};
 
