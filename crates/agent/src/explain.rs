@@ -1,20 +1,23 @@
 //! `berth explain pod`: the whole decision about a pod, made anew from what the API server has.
 
+use crate::attachments::{self, Found};
 use anyhow::Context;
 use berth_core::addr::Cidr;
 use berth_core::error::Error;
-use berth_core::ipam::{Entropy, Ipam, Request};
-use berth_dialects::native::pod::{self, Applications, Asked, Attached, Namespace};
+use berth_core::ipam::{Entropy, Ipam, Outcome, Request};
+use berth_dialects::native::pod::{self, Applications, Asked, Attached, Interface, Namespace, Pod};
 use berth_dialects::{Lowered, lower};
 use berth_kube::blocks::Blocks;
+use berth_kube::definitions::Definitions;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods;
 use berth_kube::{Cluster, Connect};
 use serde_json::{Value, json};
 
-/// What a pod's interface gets, and why: the rule that decides, the pools that were considered, what it has already.
-/// What its CNI configuration says is not known here: that is on the node.
+/// What a pod's interface gets, and why: the rule that decides, the pools that were considered, what it has already; and
+/// which other interfaces of the pod are served along with it, or why not. What a CNI configuration on the node says is
+/// not known here.
 ///
 /// # Errors
 /// If the server cannot be asked, or there is no such pod.
@@ -35,13 +38,14 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
     for (key, block, _) in cluster.wait(Blocks::new(cluster.client().clone(), "").list(None))? {
         ipam.load(&key, block);
     }
+    let (interface, others, mut along) = interfaces(&pod, interface, &Definitions::new(&cluster));
     let asked = Asked {
         pod: &pod,
         namespace: &Namespace { labels: place.labels.clone(), annotations: place.annotations.clone() },
         node: &pod::Node { name: node.clone(), labels: places.node().labels.clone(), cidrs },
         container: "explain",
-        interface: &Attached { ifname: interface.to_owned(), ..Attached::default() },
-        others: &[],
+        interface: &interface,
+        others: &others,
         applications: &applications,
     };
     let title = format!("{namespace}/{name}");
@@ -51,10 +55,21 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
         .filter(|(_, holder)| holder.uid == pod.uid)
         .map(|(address, holder)| format!("{address} on {}", holder.ifname))
         .collect();
+    let mut explain = |request: &Request| {
+        ipam.explain(request, berth_server::now(), &mut Entropy(berth_server::seed()))
+    };
     let (rule, mut answer) = match decide(&asked, &objects) {
-        Ok((rule, request)) => {
-            let (trace, outcome) = ipam.explain(&request, berth_server::now(), &mut Entropy(berth_server::seed()));
-            (rule, berth_server::explanation(trace, outcome))
+        Ok(mut interfaces) => {
+            let first = interfaces.remove(0);
+            let (trace, mut outcome) = explain(&first.request);
+            for other in interfaces {
+                let (_, served) = explain(&other.request);
+                along.push(format!("{}; {}", other.rule, verdict(&served)));
+                let interface = other.request.holder.ifname;
+                let all_or_none = |error| Err(Error::Along { interface, error: Box::new(error) });
+                outcome = outcome.and_then(|first| served.map_or_else(all_or_none, |_| Ok(first)));
+            }
+            (first.rule, berth_server::explanation(trace, outcome))
         }
         Err(error) => {
             let pending = matches!(error, Error::PoolPending { .. });
@@ -63,21 +78,60 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
             (rule.to_owned(), berth_server::explanation(Default::default(), Err(error)))
         }
     };
-    for (key, value) in [("pod", json!(title)), ("node", json!(node)), ("rule", json!(rule)), ("holds", json!(holds))] {
+    for (key, value) in [
+        ("pod", json!(title)),
+        ("node", json!(node)),
+        ("rule", json!(rule)),
+        ("along", json!(along)),
+        ("holds", json!(holds)),
+    ] {
         answer[key] = value;
     }
     Ok(answer)
 }
 
-/// The rule that decides, in words, and what is asked for by it.
-fn decide(asked: &Asked<'_>, objects: &Objects) -> Result<(String, Request), Error> {
-    let mut interfaces = pod::plan(asked)?.interfaces;
-    let mut first = interfaces.swap_remove(0);
-    if let Some(claim) = first.claim.clone() {
-        let object = objects.get("IPClaim", &claim.namespace, &claim.name)?;
-        if let Lowered::Claim(claim) = lower(&object)? {
-            first.bind(&claim)?;
+/// The interface that is asked about, the pod's others that are known, and in words those that are not.
+fn interfaces(pod: &Pod, interface: &str, definitions: &Definitions) -> (Attached, Vec<Attached>, Vec<String>) {
+    let unknown = Attached { ifname: interface.to_owned(), ..Attached::default() };
+    let found = attachments::find(pod, |selected| definitions.read(&selected.namespace, &selected.name));
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return (unknown, Vec::new(), vec![format!("other interfaces are left to their own ADD: {error}")]),
+    };
+    let (mut known, mut words) = (Vec::new(), Vec::new());
+    for Found { selected, attached } in found {
+        match attached {
+            Ok(attached) => known.push(attached),
+            Err(reason) => {
+                let definition = selected.definition();
+                words.push(format!("{}: left to its own ADD; definition {definition}: {reason}", selected.interface));
+            }
         }
     }
-    Ok((first.rule, first.request))
+    let own = known.iter().position(|known| known.ifname == interface).map(|at| known.remove(at));
+    (own.unwrap_or(unknown), known, words)
+}
+
+fn verdict(outcome: &Result<Outcome, Error>) -> String {
+    match outcome {
+        Ok(outcome) => {
+            let given: Vec<String> = outcome.given.iter().map(|given| given.address().to_string()).collect();
+            format!("would get {}", given.join(", "))
+        }
+        Err(error) => format!("would get nothing: {error}"),
+    }
+}
+
+/// What each interface is to get, and the rule that decides, in words.
+fn decide(asked: &Asked<'_>, objects: &Objects) -> Result<Vec<Interface>, Error> {
+    let mut interfaces = pod::plan(asked)?.interfaces;
+    for interface in &mut interfaces {
+        if let Some(claim) = interface.claim.clone() {
+            let object = objects.get("IPClaim", &claim.namespace, &claim.name)?;
+            if let Lowered::Claim(claim) = lower(&object)? {
+                interface.bind(&claim)?;
+            }
+        }
+    }
+    Ok(interfaces)
 }

@@ -99,7 +99,9 @@ impl Agent {
         child.wait().unwrap();
     }
 
-    fn call(&self, verb: &str, pod: &Pod, container: &str, ifname: &str) -> Call {
+    /// The plugin as the runtime calls it for an interface of a pod.
+    #[must_use]
+    pub fn call(&self, verb: &str, pod: &Pod, container: &str, ifname: &str) -> Call {
         let Pod { namespace, name, uid, .. } = pod;
         let args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={container};K8S_POD_UID={uid}"

@@ -22,6 +22,9 @@ struct Explanation {
     /// Which rule decided, in words.
     #[serde(default)]
     rule: Option<String>,
+    /// The pod's other interfaces: which rule decides for those that are served along, and what of the rest.
+    #[serde(default)]
+    along: Vec<String>,
     /// What it has already.
     #[serde(default)]
     holds: Vec<String>,
@@ -57,6 +60,7 @@ pub(crate) fn print(answer: Value, format: Format, ui: &mut Ui) -> Result<()> {
         for (title, text) in [("POD", &explanation.pod), ("NODE", &explanation.node), ("RULE", &explanation.rule)] {
             text.iter().try_for_each(|text| ui.line(&format!("{title}\t{text}")))?;
         }
+        explanation.along.iter().try_for_each(|text| ui.line(&format!("ALONG\t{text}")))?;
         if explanation.pod.is_some() {
             let holds = explanation.holds.join(", ");
             ui.line(&format!("HOLDS\t{}\n", if holds.is_empty() { "nothing" } else { &holds }))?;

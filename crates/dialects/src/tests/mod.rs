@@ -4,6 +4,7 @@ mod manifests;
 mod native;
 mod pod;
 mod pod_annotations;
+mod pod_attachments;
 mod verdicts;
 mod workload;
 

@@ -204,15 +204,17 @@ fn a_listed_pod_gets_all_its_known_interfaces_at_once() {
         (served, plan.interfaces[0].rule.clone())
     };
     let (served, rule) = names(World::new().others(&["net2", "net1", "net9", "net1", "eth0"]));
-    assert_eq!(served, ["eth0", "net2", "net1"], "the one asked about first, each once, only those listed");
+    assert_eq!(served, ["eth0", "net2", "net1", "net9"], "the one asked about first, each once");
     assert!(!rule.contains("left to"), "{rule}");
     let (served, rule) = names(World::new().at(nic("net1")));
     assert_eq!(served, ["net1"], "what is not known is not guessed");
     assert!(rule.ends_with("; left to their own ADD, as nothing is known of them yet: eth0, net2"), "{rule}");
     let (served, _) = names(World::new().at(nic("net9")).others(&["eth0", "net1"]));
-    assert_eq!(served, ["net9"], "an interface that is not listed stands alone");
+    assert_eq!(served, ["net9", "eth0", "net1"], "listed or not");
     let plan = World::new().others(&["net1"]).pod(&[("berth.io/networks", list)]).plan().expect("plans");
     assert_eq!(plan.interfaces[1].request.holder.network, "cni-net1");
+    let awaited: Vec<bool> = plan.interfaces.iter().map(|i| i.request.holder.awaited).collect();
+    assert_eq!(awaited, [false, true], "only the one asked about is told of its addresses");
     assert_eq!(plan.interfaces[1].request.subject.attachment, "kube-system/net1");
     assert_eq!(pools(&plan.interfaces[1].request.groups[0]), ["b"]);
 }
