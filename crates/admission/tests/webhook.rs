@@ -73,6 +73,8 @@ struct World {
     runtime: tokio::runtime::Runtime,
     address: std::net::SocketAddr,
     resolver: Arc<Resolver>,
+    // What the client runs on.
+    _cluster: berth_kube::Cluster,
     // Dropped last.
     plane: ControlPlane,
 }
@@ -98,7 +100,7 @@ impl World {
             plane.url().trim_start_matches("https://").split(':').next().unwrap().parse().unwrap();
         let address = std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
         let client = cluster.client().clone();
-        Some(Self { known, client, runtime, address, resolver: Arc::default(), plane })
+        Some(Self { known, client, runtime, address, resolver: Arc::default(), _cluster: cluster, plane })
     }
 
     fn register(&self, failure_policy: &str) {
@@ -259,9 +261,14 @@ fn every_rule_says_what_is_wrong() {
             "IPPool",
             "p",
             json!({"ranges": ["10.3.0.0/24", "10.2.0.9/24"]}),
-            "10.2.0.9/24 has host bits set; write 10.2.0.0/24",
+            "10.2.0.9/24 has host bits set; write the first address of the network",
         ),
-        ("IPSubnet", "s", json!({"cidr": "10.2.0.9/24"}), "10.2.0.9/24 has host bits set; write 10.2.0.0/24"),
+        (
+            "IPSubnet",
+            "s",
+            json!({"cidr": "10.2.0.9/24"}),
+            "10.2.0.9/24 has host bits set; write the first address of the network",
+        ),
     ] {
         let error = world.apply(kind, name, &spec).expect_err(words);
         assert!(error.contains(words), "{words:?} is not in {error}");
