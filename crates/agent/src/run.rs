@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How often the journal's news go to the API server.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -230,6 +230,9 @@ fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration,
             swept = Instant::now();
             sweep.look(agent, missing_for);
             flush::give_back(agent);
+            if let Err(error) = agent.engine.settle_tickets(&agent.node) {
+                debug!(%error, "could not put the tickets of quotas in order");
+            }
             if let Err(error) = agent.engine.transact(|context| Ok(context.ipam.sweep(context.now))) {
                 warn!(%error, "could not end what has run out");
             }

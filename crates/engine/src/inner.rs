@@ -10,7 +10,7 @@ use crate::batch::{Job, Unanswered};
 use berth_core::block::{Block, BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::holder::Kind;
-use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Tombstones, Wish};
+use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Ticket, Tombstones, Wish};
 use berth_core::time::Time;
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,6 +20,8 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 64;
 /// How many blocks are met one by one that turn out to be full, before looking round.
 const BLIND_STEPS: u32 = 4;
+/// How often tickets are given back before that is left to those who put them in order.
+const RETURNS: u32 = 4;
 /// How long what was seen when looking round is good enough for a refusal.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -216,29 +218,61 @@ impl<S: BlockStore> Inner<S> {
             key,
             changed,
         };
-        let writes: Vec<BlockWrite> = changed.into_iter().map(write).collect();
-        let written = self.store.write(Batch { blocks: &writes, stamps: &self.stamps, durable })?;
-        let conflict = written.contains(&Written::Conflict);
+        let writes = changed.into_iter().map(write);
+        // Nothing that a quota counts is written before its ticket is.
+        let (tickets, rest): (Vec<BlockWrite>, Vec<BlockWrite>) =
+            writes.partition(|write| write.key.plane.quota_of().is_some());
+        let mut outcomes = Vec::new();
+        if !tickets.is_empty() {
+            let written = self.store.write(Batch { blocks: &tickets, ..Batch::default() })?;
+            outcomes.extend(tickets.into_iter().zip(written));
+        }
+        let forestalled =
+            |outcomes: &[(BlockWrite, Written)]| outcomes.iter().any(|(_, one)| *one == Written::Conflict);
+        if !forestalled(&outcomes) && (!rest.is_empty() || !self.stamps.is_empty()) {
+            let written = self.store.write(Batch { blocks: &rest, stamps: &self.stamps, durable })?;
+            outcomes.extend(rest.into_iter().zip(written));
+        }
+        let conflict = forestalled(&outcomes);
+        let spent = if conflict { Vec::new() } else { self.ipam.spent_tickets() };
         if conflict {
             self.roll_back();
         } else {
             self.ipam.commit();
             self.stamps.clear();
         }
-        for (write, outcome) in writes.iter().zip(&written) {
+        self.know_written(&outcomes);
+        if !conflict {
+            self.give_back(&spent);
+            return Ok(Tried::Written);
+        }
+        let keys: Vec<BlockKey> = outcomes.iter().map(|(write, _)| write.key.clone()).collect();
+        self.reload(&keys)?;
+        for (write, _) in outcomes.iter().filter(|(_, outcome)| *outcome == Written::Conflict) {
+            self.ipam.keep_away_from(&write.key);
+        }
+        Ok(Tried::Forestalled)
+    }
+
+    fn know_written(&mut self, outcomes: &[(BlockWrite, Written)]) {
+        for (write, outcome) in outcomes {
             if let Written::As(revision) = *outcome {
                 self.know(&write.key, &write.block, revision);
             }
         }
-        if !conflict {
-            return Ok(Tried::Written);
+    }
+
+    /// Gives back the tickets of addresses that are free now. If it fails, they are found later.
+    fn give_back(&mut self, spent: &[Ticket]) {
+        for attempt in 0..if spent.is_empty() { 0 } else { RETURNS } {
+            self.ipam.return_tickets(spent);
+            match self.write() {
+                Ok(Tried::Forestalled) => self.store.give_way(attempt),
+                Ok(Tried::Unexpected) => {}
+                Ok(Tried::Written) => return,
+                Err(_) => return self.roll_back(),
+            }
         }
-        let keys: Vec<BlockKey> = writes.into_iter().map(|write| write.key).collect();
-        self.reload(&keys)?;
-        for (key, _) in keys.iter().zip(&written).filter(|(_, outcome)| **outcome == Written::Conflict) {
-            self.ipam.keep_away_from(key);
-        }
-        Ok(Tried::Forestalled)
     }
 
     /// Reads blocks anew.

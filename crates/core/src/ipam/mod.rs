@@ -18,6 +18,7 @@ mod request;
 mod runs;
 mod select;
 mod sticky;
+mod tickets;
 mod tombstones;
 mod units;
 mod usage;
@@ -28,6 +29,7 @@ pub use entropy::Entropy;
 pub use lease::Lease;
 pub use reason::Reason;
 pub use request::{Considered, Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
+pub use tickets::Ticket;
 pub use tombstones::{Mark, Stamp, Tombstones, Wish};
 pub use usage::Usage;
 
