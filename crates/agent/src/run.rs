@@ -30,6 +30,8 @@ use tracing::{debug, info, warn};
 const FLUSH: Duration = Duration::from_secs(1);
 /// How often holders are compared with the node's pods.
 const SWEEP: Duration = Duration::from_secs(15);
+/// How long a block in which nothing is in use is kept: a pod that comes back soon finds it there.
+const EMPTY_FOR: Duration = Duration::from_secs(600);
 /// How long to wait before a start that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -48,6 +50,8 @@ pub struct AgentOptions {
     pub listen: Option<SocketAddr>,
     /// How long a pod must have been gone before its address is freed without a DEL; the default if absent.
     pub missing_for: Option<Duration>,
+    /// How long a block must have been empty before its object is deleted; the default if absent.
+    pub empty_for: Option<Duration>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -91,7 +95,8 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    chores(&agent, version, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
+    let (missing_for, empty_for) = (options.missing_for.unwrap_or(MISSING_FOR), options.empty_for.unwrap_or(EMPTY_FOR));
+    chores(&agent, version, &queue, (missing_for, empty_for), stop);
     ready.store(false, Ordering::SeqCst);
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
@@ -205,8 +210,17 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
-    let (mut sweep, mut flushed, mut swept) = (Sweep::default(), Instant::now(), Instant::now());
+fn chores(
+    agent: &Agent,
+    mut version: u64,
+    queue: &Queue,
+    (missing_for, empty_for): (Duration, Duration),
+    stop: &AtomicBool,
+) {
+    let (mut sweep, mut flushed, mut swept, mut forgot) =
+        (Sweep::default(), Instant::now(), Instant::now(), Instant::now());
+    // Nodes that were started together need not all look at the same moment.
+    let forget_every = empty_for.mul_f64(0.5 + f64::from(berth_server::seed() as u16) / f64::from(u16::MAX));
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(100)) {
@@ -215,6 +229,7 @@ fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration,
             version = current;
         }
         scarcity::open_wanted(agent);
+        flush::lend_ahead(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
@@ -225,6 +240,10 @@ fn chores(agent: &Agent, mut version: u64, queue: &Queue, missing_for: Duration,
             if let Err(error) = agent.engine.with_store(|store| store.journal().compact_if_worthwhile(&name)) {
                 warn!(%error, "could not compact the journal");
             }
+        }
+        if forgot.elapsed() >= forget_every {
+            forgot = Instant::now();
+            flush::forget_empty(agent, empty_for);
         }
         if swept.elapsed() >= sweep_every {
             swept = Instant::now();
