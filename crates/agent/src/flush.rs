@@ -43,6 +43,52 @@ pub(crate) fn flush(agent: &Agent, at_most_every: Duration) -> usize {
     done
 }
 
+/// Deletes the objects of blocks in which nothing has been in use for so long, and nothing rests any more. Whoever writes
+/// one of them meanwhile meets a conflict, or has it deleted under its hands and begins it anew: both are seen.
+pub(crate) fn forget_empty(agent: &Agent, empty_for: Duration) {
+    // Also those that this agent does not know: who emptied them may be gone.
+    let listed = agent.engine.with_store(|store| store.remote()).list_empty();
+    let listed = listed.map_err(|error| Error::Unreachable(error.to_string()));
+    let forgotten = listed.and_then(|keys| {
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        agent.engine.look_at(&keys)?;
+        agent.engine.transact(move |context| Ok(context.ipam.forget_cold(context.now.before(empty_for))))
+    });
+    match forgotten {
+        Ok(0) => {}
+        Ok(blocks) => info!(blocks, "deleted blocks in which nothing has been in use for a while"),
+        Err(error) => debug!(%error, "could not delete empty blocks"),
+    }
+}
+
+/// Takes the next lease of each pool before the last one is used up: a pod must not wait for it.
+pub(crate) fn lend_ahead(agent: &Agent) {
+    let node = agent.node.clone();
+    let nearly_full = agent.engine.read(|ipam| {
+        let lending = ipam.pools().filter(|pool| pool.lending.is_some());
+        let own = |pool: &str| ipam.leases(pool).into_iter().filter(|lease| lease.node == node).collect::<Vec<_>>();
+        let short = |pool: &str| {
+            let own = own(pool);
+            !own.is_empty() && !ipam.is_ample(&own)
+        };
+        lending.map(|pool| pool.name.clone()).filter(|pool| short(pool)).collect::<Vec<String>>()
+    });
+    if nearly_full.is_empty() {
+        return;
+    }
+    let lent = agent.engine.transact(move |context| {
+        let lend = |pool: &String| context.ipam.lend_ahead(pool, &node, context.now, context.entropy).is_some();
+        Ok(nearly_full.iter().map(lend).filter(|lent| *lent).count())
+    });
+    match lent {
+        Ok(0) => {}
+        Ok(leases) => debug!(leases, "took leases that will be needed soon"),
+        Err(error) => debug!(%error, "could not take a lease ahead"),
+    }
+}
+
 /// Gives back leases in which nothing has been in use for a while; one of each pool stays, for the next pod.
 pub(crate) fn give_back(agent: &Agent) {
     let node = agent.node.clone();
@@ -52,13 +98,15 @@ pub(crate) fn give_back(agent: &Agent) {
         for pool in pools {
             let own: Vec<Lease> = context.ipam.leases(&pool).into_iter().filter(|lease| lease.node == node).collect();
             let idle = own.iter().filter(|lease| context.now.since(lease.since) > IDLE);
-            let mut left = own.len();
+            let mut left = own.clone();
             for lease in idle {
-                if left <= 1 {
+                let others: Vec<Lease> = left.iter().filter(|other| *other != lease).cloned().collect();
+                // What would be taken again at once stays.
+                if others.is_empty() || !context.ipam.is_ample(&others) {
                     break;
                 }
                 match context.ipam.return_lease(lease, context.now) {
-                    Ok(()) => (left, returned) = (left - 1, returned + 1),
+                    Ok(()) => (left, returned) = (others, returned + 1),
                     Err(Error::InUse { .. }) => {}
                     Err(error) => return Err(error),
                 }

@@ -26,12 +26,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How often the journal's news go to the API server.
 const FLUSH: Duration = Duration::from_secs(1);
 /// How often holders are compared with the node's pods.
 const SWEEP: Duration = Duration::from_secs(15);
+/// How long a block in which nothing is in use is kept: a pod that comes back soon finds it there.
+const EMPTY_FOR: Duration = Duration::from_secs(600);
 /// How long to wait before a start that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -50,6 +52,8 @@ pub struct AgentOptions {
     pub listen: Option<SocketAddr>,
     /// How long a pod must have been gone before its address is freed without a DEL; the default if absent.
     pub missing_for: Option<Duration>,
+    /// How long a block must have been empty before its object is deleted; the default if absent.
+    pub empty_for: Option<Duration>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -98,10 +102,11 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
+    let times = (options.missing_for.unwrap_or(MISSING_FOR), options.empty_for.unwrap_or(EMPTY_FOR));
     thread::scope(|scope| -> anyhow::Result<()> {
         let follow = || news::follow(&agent, version, stop);
         thread::Builder::new().name("configuration".to_owned()).spawn_scoped(scope, follow)?;
-        chores(&agent, &queue, options.missing_for.unwrap_or(MISSING_FOR), stop);
+        chores(&agent, &queue, times, stop);
         Ok(())
     })?;
     ready.store(false, Ordering::SeqCst);
@@ -222,12 +227,16 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool) {
-    let (mut sweep, mut flushed, mut swept) = (Sweep::default(), Instant::now(), Instant::now());
+fn chores(agent: &Agent, queue: &Queue, (missing_for, empty_for): (Duration, Duration), stop: &AtomicBool) {
+    let (mut sweep, mut flushed, mut swept, mut forgot) =
+        (Sweep::default(), Instant::now(), Instant::now(), Instant::now());
+    // Nodes that were started together need not all look at the same moment.
+    let forget_every = empty_for.mul_f64(0.5 + f64::from(berth_server::seed() as u16) / f64::from(u16::MAX));
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_millis(100));
         scarcity::open_wanted(agent);
+        flush::lend_ahead(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
@@ -239,10 +248,17 @@ fn chores(agent: &Agent, queue: &Queue, missing_for: Duration, stop: &AtomicBool
                 warn!(%error, "could not compact the journal");
             }
         }
+        if forgot.elapsed() >= forget_every {
+            forgot = Instant::now();
+            flush::forget_empty(agent, empty_for);
+        }
         if swept.elapsed() >= sweep_every {
             swept = Instant::now();
             sweep.look(agent, missing_for);
             flush::give_back(agent);
+            if let Err(error) = agent.engine.settle_tickets(&agent.node) {
+                debug!(%error, "could not put the tickets of quotas in order");
+            }
             if let Err(error) = agent.engine.transact(|context| Ok(context.ipam.sweep(context.now))) {
                 warn!(%error, "could not end what has run out");
             }

@@ -15,6 +15,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         state_dir: args.daemon.state_dir.clone(),
         listen: args.listen.0,
         missing_for: Some(Duration::from_secs(args.missing_for)),
+        empty_for: Some(Duration::from_secs(args.empty_for)),
         log_format: log_format(args.daemon.log.log_format),
         log_level: args.daemon.log.log_level.clone(),
     };

@@ -17,10 +17,11 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -94,10 +95,7 @@ pub fn before_waiting() {
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let mode = fs::metadata(dir)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            warn!(dir = %dir.display(), mode = format!("{:o}", mode & 0o7777), "the socket's directory is open to others");
-        }
+        close_to_others(dir, path)?;
     }
     if UnixStream::connect(path).is_ok() {
         let message = format!("another daemon listens on {}; stop it, or choose another --socket", path.display());
@@ -110,6 +108,24 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Closes the socket's directory to all but its owner, if it is there for Berth alone: kubelet, which makes it before
+/// an agent runs, leaves it open. One that has anything else in it is somebody else's; that it is open is said.
+fn close_to_others(dir: &Path, socket: &Path) -> io::Result<()> {
+    let meta = fs::metadata(dir)?;
+    let mode = meta.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let own = |name: &OsStr| Some(name) == socket.file_name() || name == "queue";
+    let is_own_alone = fs::read_dir(dir)?.all(|entry| entry.is_ok_and(|entry| own(&entry.file_name())));
+    let may_be_written_by_others = mode & 0o1022 != 0;
+    if is_own_alone && !may_be_written_by_others && meta.uid() == rustix::process::geteuid().as_raw() {
+        return fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
+    }
+    warn!(dir = %dir.display(), mode = format!("{:o}", mode & 0o7777), "the socket's directory is open to others");
+    Ok(())
 }
 
 impl Door {
@@ -401,4 +417,31 @@ fn admit(stream: &UnixStream) -> Result<(), cni::Error> {
 fn crowded() -> cni::Error {
     cni::Error::new(cni::code::TRY_AGAIN, "too many clients at once")
         .hint("a connection is for one request; close it after the answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_directory_of_the_socket_is_closed_to_others_if_it_is_berths_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let made = |name: &str, mode: u32| {
+            let dir = home.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            dir
+        };
+        let (own, shared, common) = (made("own", 0o755), made("shared", 0o755), made("common", 0o1777));
+        fs::create_dir(own.join("queue")).unwrap();
+        fs::write(shared.join("something-else"), "").unwrap();
+        for (dir, after) in [(&own, 0o700), (&shared, 0o755), (&common, 0o1777)] {
+            let _first = listen(&dir.join("berth.sock")).unwrap();
+            assert_eq!(mode(dir), after, "{}", dir.display());
+        }
+    }
 }

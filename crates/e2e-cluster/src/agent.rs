@@ -43,6 +43,7 @@ impl Agent {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut command = Command::new(binaries::berth());
         command.args(["agent", "--node-name", &self.node, "--listen", "none", "--missing-for", "2"]);
+        command.args(["--empty-for", "3"]);
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--socket").arg(self.socket());
         command.arg("--state-dir").arg(self.dir.join("state"));
         command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");

@@ -232,9 +232,10 @@ impl World {
         succeed(Command::new(binaries::berth()).args(["check", "--kubeconfig"]).arg(self.plane.kubeconfig()));
     }
 
-    /// How many addresses are in use, leases not counted.
+    /// How many addresses are in use; leases and the tickets of quotas are none.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.blocks().iter().filter(|(name, _)| !name.contains("--2fleases")).map(|(_, used)| used).sum()
+        let is_address = |name: &str| !name.contains("--2fleases") && !name.starts_with("quota--2f");
+        self.blocks().iter().filter(|(name, _)| is_address(name)).map(|(_, used)| used).sum()
     }
 }

@@ -1,8 +1,8 @@
 //! What the engine keeps under its lock: the state machine, the store, and what is known of one in the other.
 //!
 //! In a store that others write too, an engine knows only part of it, and some of that is out of date. Two rules make
-//! up for it. It *looks before it writes* a block it has never seen, or of whose changes nobody tells it: one read
-//! instead of a conflict. And it never says that nothing is left without having *looked round*: a fresh list of
+//! up for it. It *looks before it writes* a block it has never seen, or of whose changes nobody tells it, or that others
+//! are writing right now, of which it would hear too late: one read instead of a conflict. And it never says that nothing is left without having *looked round*: a fresh list of
 //! everything, at most one in a while.
 
 use crate::Context;
@@ -10,7 +10,7 @@ use crate::batch::{Job, Unanswered};
 use berth_core::block::{Block, BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::holder::Kind;
-use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Tombstones, Wish};
+use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Ticket, Tombstones, Wish};
 use berth_core::time::Time;
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,6 +20,10 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 64;
 /// How many blocks are met one by one that turn out to be full, before looking round.
 const BLIND_STEPS: u32 = 4;
+/// How often tickets are given back before that is left to those who put them in order.
+const RETURNS: u32 = 4;
+/// For how long a block that another wrote counts as one that others are writing.
+const BUSY: Duration = Duration::from_secs(2);
 /// How long what was seen when looking round is good enough for a refusal.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -32,6 +36,9 @@ pub(crate) struct Inner<S> {
     followed: HashSet<BlockKey>,
     /// Those that were read for the batch at hand.
     looked_at: HashSet<BlockKey>,
+    /// When others were last seen to have written a block.
+    busy: HashMap<BlockKey, Time>,
+    now: Time,
     deletions: Tombstones,
     additions: Tombstones,
     stamps: Vec<Stamp>,
@@ -46,6 +53,8 @@ enum Tried {
     Written,
     /// Nothing was changed: a block was not what it was thought to be, and has been read.
     Unexpected,
+    /// Nothing was changed: another has written a block meanwhile, which has been read.
+    Outdated,
     /// Others were quicker; the blocks have been read again.
     Forestalled,
 }
@@ -68,6 +77,8 @@ impl<S: BlockStore> Inner<S> {
             revisions: HashMap::new(),
             followed: HashSet::new(),
             looked_at: HashSet::new(),
+            busy: HashMap::new(),
+            now: Time(0),
             deletions,
             additions,
             stamps: Vec::new(),
@@ -109,8 +120,10 @@ impl<S: BlockStore> Inner<S> {
 
     fn try_to_run(&mut self, batch: &[Job], now: Time) -> Result<bool, StoreError> {
         self.looked_at.clear();
+        self.now = now;
+        self.busy.retain(|_, at| *at <= now && now.since(*at) < BUSY);
         for stored in self.store.changed()? {
-            self.see(stored);
+            self.see_anothers(stored);
         }
         let (mut forestalled, mut surprises) = (0, 0);
         while forestalled < ATTEMPTS {
@@ -129,6 +142,7 @@ impl<S: BlockStore> Inner<S> {
             match self.write()? {
                 Tried::Written => return Ok(true),
                 Tried::Unexpected => surprises += 1,
+                Tried::Outdated => {}
                 Tried::Forestalled => {
                     forestalled += 1;
                     self.store.give_way(forestalled);
@@ -141,6 +155,15 @@ impl<S: BlockStore> Inner<S> {
         }
         self.roll_back();
         Ok(false)
+    }
+
+    /// Takes in a block of which the store told. It tells of the own writes too, but of nothing new then.
+    fn see_anothers(&mut self, stored: Stored) {
+        let (key, before) = (stored.0.clone(), self.revisions.get(&stored.0).copied());
+        self.see(stored);
+        if before.is_some() && self.revisions.get(&key).copied() != before {
+            self.busy.insert(key, self.now);
+        }
     }
 
     /// Takes in a block as the store has it, unless something newer is known.
@@ -207,8 +230,10 @@ impl<S: BlockStore> Inner<S> {
         if self.store.waits(durable) {
             (self.before_waiting)();
         }
-        if self.store.is_shared() && !self.as_expected(changed.keys())? {
-            return Ok(Tried::Unexpected);
+        if self.store.is_shared()
+            && let Some(tried) = self.surprised(changed.keys())?
+        {
+            return Ok(tried);
         }
         let write = |(key, changed): (BlockKey, u64)| BlockWrite {
             expected: self.revisions.get(&key).copied().unwrap_or(0),
@@ -216,29 +241,62 @@ impl<S: BlockStore> Inner<S> {
             key,
             changed,
         };
-        let writes: Vec<BlockWrite> = changed.into_iter().map(write).collect();
-        let written = self.store.write(Batch { blocks: &writes, stamps: &self.stamps, durable })?;
-        let conflict = written.contains(&Written::Conflict);
+        let writes = changed.into_iter().map(write);
+        // Nothing that a quota counts is written before its ticket is.
+        let (tickets, rest): (Vec<BlockWrite>, Vec<BlockWrite>) =
+            writes.partition(|write| write.key.plane.quota_of().is_some());
+        let mut outcomes = Vec::new();
+        if !tickets.is_empty() {
+            let written = self.store.write(Batch { blocks: &tickets, ..Batch::default() })?;
+            outcomes.extend(tickets.into_iter().zip(written));
+        }
+        let forestalled =
+            |outcomes: &[(BlockWrite, Written)]| outcomes.iter().any(|(_, one)| *one == Written::Conflict);
+        if !forestalled(&outcomes) && (!rest.is_empty() || !self.stamps.is_empty()) {
+            let written = self.store.write(Batch { blocks: &rest, stamps: &self.stamps, durable })?;
+            outcomes.extend(rest.into_iter().zip(written));
+        }
+        let conflict = forestalled(&outcomes);
+        let spent = if conflict { Vec::new() } else { self.ipam.spent_tickets() };
         if conflict {
             self.roll_back();
         } else {
             self.ipam.commit();
             self.stamps.clear();
         }
-        for (write, outcome) in writes.iter().zip(&written) {
+        self.know_written(&outcomes);
+        if !conflict {
+            self.give_back(&spent);
+            return Ok(Tried::Written);
+        }
+        let keys: Vec<BlockKey> = outcomes.iter().map(|(write, _)| write.key.clone()).collect();
+        self.reload(&keys)?;
+        for (write, _) in outcomes.iter().filter(|(_, outcome)| *outcome == Written::Conflict) {
+            self.busy.insert(write.key.clone(), self.now);
+            self.ipam.keep_away_from(&write.key);
+        }
+        Ok(Tried::Forestalled)
+    }
+
+    fn know_written(&mut self, outcomes: &[(BlockWrite, Written)]) {
+        for (write, outcome) in outcomes {
             if let Written::As(revision) = *outcome {
                 self.know(&write.key, &write.block, revision);
             }
         }
-        if !conflict {
-            return Ok(Tried::Written);
+    }
+
+    /// Gives back the tickets of addresses that are free now. If it fails, they are found later.
+    fn give_back(&mut self, spent: &[Ticket]) {
+        for attempt in 0..if spent.is_empty() { 0 } else { RETURNS } {
+            self.ipam.return_tickets(spent);
+            match self.write() {
+                Ok(Tried::Forestalled) => self.store.give_way(attempt),
+                Ok(Tried::Unexpected | Tried::Outdated) => {}
+                Ok(Tried::Written) => return,
+                Err(_) => return self.roll_back(),
+            }
         }
-        let keys: Vec<BlockKey> = writes.into_iter().map(|write| write.key).collect();
-        self.reload(&keys)?;
-        for (key, _) in keys.iter().zip(&written).filter(|(_, outcome)| **outcome == Written::Conflict) {
-            self.ipam.keep_away_from(key);
-        }
-        Ok(Tried::Forestalled)
     }
 
     /// Reads blocks anew.
@@ -251,14 +309,16 @@ impl<S: BlockStore> Inner<S> {
         Ok(())
     }
 
-    /// Whether the blocks of whose changes nobody tells are as was assumed; those never seen are assumed not to be
-    /// there. If one is not, the changes are undone.
-    fn as_expected<'a>(&mut self, keys: impl Iterator<Item = &'a BlockKey>) -> Result<bool, StoreError> {
-        let known = |key: &BlockKey| self.followed.contains(key) || self.looked_at.contains(key);
+    /// Looks at the blocks of whose changes nobody tells, and at those that are busy; those never seen are assumed not to
+    /// be there. If one is not as was assumed, the changes are undone, and how that came about is said.
+    fn surprised<'a>(&mut self, keys: impl Iterator<Item = &'a BlockKey>) -> Result<Option<Tried>, StoreError> {
+        let told = |key: &BlockKey| self.followed.contains(key);
+        let known = |key: &BlockKey| self.looked_at.contains(key) || (told(key) && !self.busy.contains_key(key));
         let doubted: Vec<BlockKey> = keys.filter(|key| !known(key)).cloned().collect();
         if doubted.is_empty() {
-            return Ok(true);
+            return Ok(None);
         }
+        let outdated = doubted.iter().all(told);
         let found = self.store.read(&doubted)?;
         let assumed = |key: &BlockKey| self.revisions.get(key).copied().unwrap_or(0);
         let as_expected = doubted.iter().zip(&found).all(|(key, (_, revision))| *revision == assumed(key));
@@ -280,7 +340,11 @@ impl<S: BlockStore> Inner<S> {
                 self.ipam.keep_away_from(&key);
             }
         }
-        Ok(as_expected)
+        Ok(match (as_expected, outdated) {
+            (true, _) => None,
+            (false, true) => Some(Tried::Outdated),
+            (false, false) => Some(Tried::Unexpected),
+        })
     }
 
     /// Writes changes that cannot be decided anew; false if others were quicker.

@@ -170,6 +170,31 @@ impl<S: BlockStore> Engine<S> {
         Ok(inner.reload(keys)?)
     }
 
+    /// Puts the tickets in order by which a node stays within quotas: what a crash, a lost race or a move to another node
+    /// left behind. See [`Ipam::settle_tickets`].
+    ///
+    /// # Errors
+    /// If they cannot be read or written; nothing is given back then.
+    pub fn settle_tickets(&self, node: &str) -> Result<(), Error> {
+        let (unsettled, unsure) = {
+            let inner = &mut *self.lock();
+            inner.roll_back();
+            (inner.ipam.unsettled_tickets(node), inner.store.is_unsure())
+        };
+        if unsure {
+            let reason = "what a write that got no answer has changed is not known until the store answers";
+            return Err(Error::Unreachable(reason.to_owned()));
+        }
+        if !unsettled.is_empty() {
+            self.look_at(&unsettled)?;
+        }
+        let node = node.to_owned();
+        self.transact(move |context| {
+            context.ipam.settle_tickets(&node, context.now);
+            Ok(())
+        })
+    }
+
     /// Puts a configuration in force that was decided elsewhere: nobody is asked whether it fits. No address is freed
     /// by it.
     pub fn configure(&self, config: Config) {

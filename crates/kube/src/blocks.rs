@@ -16,6 +16,8 @@ const NETWORK_LABEL: &str = "berth.io/network";
 /// Set on a block of leases by a node that gets none: whoever has leases there is to open one. The next write of the
 /// block takes it off.
 const WANTED: &str = "berth.io/wanted-by";
+/// On a block in which nothing is in use: it may be deleted once it has cooled.
+const EMPTY: &str = "berth.io/empty";
 const PAGE: u32 = 500;
 
 /// A block as the API server has it.
@@ -83,25 +85,43 @@ impl Blocks {
     /// If it is not known to be written.
     pub async fn write(&self, write: &BlockWrite) -> Result<Written, Error> {
         let name = block_name(&write.key);
-        let post = PostParams::default();
-        let result = if write.block.is_empty() {
-            let resource_version = Some(write.expected.to_string());
-            let only_if = Preconditions { resource_version, uid: None };
-            let params = DeleteParams { preconditions: Some(only_if), ..DeleteParams::default() };
-            self.api.delete(&name, &params).await.map(|_| 0)
-        } else {
-            let object = self.encode(&name, write);
-            let written = match write.expected {
-                0 => self.api.create(&post, &object).await,
-                _ => self.api.replace(&name, &post, &object).await,
-            };
-            written.map(|object| revision(&object))
+        let result = match (write.block.is_empty(), write.expected) {
+            (true, 0) => Ok(0),
+            (true, _) => match self.delete(&name, write.expected).await {
+                // What counts as in use there, because others were told late, is first told to be free.
+                Err(error) if crate::connect::status(&error) == Some(403) => self.put(&name, write).await,
+                result => result,
+            },
+            _ => self.put(&name, write).await,
         };
         match result {
             Ok(revision) => Ok(Written::As(revision)),
             Err(error) if matches!(crate::connect::status(&error), Some(404 | 409)) => Ok(Written::Conflict),
             Err(error) => Err(error),
         }
+    }
+
+    async fn delete(&self, name: &str, expected: u64) -> Result<u64, Error> {
+        let only_if = Preconditions { resource_version: Some(expected.to_string()), uid: None };
+        let params = DeleteParams { preconditions: Some(only_if), ..DeleteParams::default() };
+        self.api.delete(name, &params).await.map(|_| 0)
+    }
+
+    async fn put(&self, name: &str, write: &BlockWrite) -> Result<u64, Error> {
+        let (post, object) = (PostParams::default(), self.encode(name, write));
+        let written = match write.expected {
+            0 => self.api.create(&post, &object).await,
+            _ => self.api.replace(name, &post, &object).await,
+        };
+        written.map(|object| revision(&object))
+    }
+
+    /// The blocks in which nothing is in use, whoever emptied them.
+    ///
+    /// # Errors
+    /// If a page cannot be read.
+    pub async fn list_empty(&self) -> Result<Vec<Stored>, Error> {
+        self.list(Some(EMPTY)).await
     }
 
     /// Tells whoever has leases in a block that this node needs addresses; true if it did not know yet.
@@ -127,6 +147,9 @@ impl Blocks {
         let spec = BlockSpec { writer: Some(self.node.clone()), ..to_spec(&write.key, &write.block) };
         let mut labels: BTreeMap<String, String> =
             nodes(&write.block).iter().map(|node| (label_of(node), String::new())).collect();
+        if write.block.taken() == 0 {
+            labels.insert(EMPTY.to_owned(), String::new());
+        }
         if let Some(value) = label_value(&write.key.plane.network) {
             labels.insert(NETWORK_LABEL.to_owned(), value);
         }

@@ -125,6 +125,15 @@ impl KubeStore {
         self.cluster.wait(self.blocks.want(key))
     }
 
+    /// The blocks in which nothing is in use.
+    ///
+    /// # Errors
+    /// If they cannot be listed.
+    pub fn list_empty(&self) -> Result<Vec<BlockKey>, CallError> {
+        let empty = self.cluster.wait(self.blocks.list_empty())?;
+        Ok(empty.into_iter().map(|(key, ..)| key).collect())
+    }
+
     /// The blocks of leases of which somebody needs one to be opened, as far as the watch has told.
     #[must_use]
     pub fn take_wanted(&self) -> Vec<BlockKey> {

@@ -34,4 +34,7 @@ pub struct AgentArgs {
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
     #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
     pub missing_for: u64,
+    /// For how many seconds a block must have been empty before its IPBlock is deleted
+    #[arg(long, value_name = "SECONDS", env = "BERTH_EMPTY_FOR", hide_env_values = true, default_value_t = 600)]
+    pub empty_for: u64,
 }

@@ -1,6 +1,6 @@
 //! ADD: everything that can be refused is refused before the daemon is asked to allocate.
 
-use super::connection::{PATIENCE, ask};
+use super::connection::{PATIENCE, ask_patiently};
 use super::{attachment, unexpected};
 use berth_wire::args::Args;
 use berth_wire::cni::{AddResult, Dns, Error, code};
@@ -12,6 +12,7 @@ use berth_wire::version::Version;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 /// Allocates, and completes the daemon's answer with what the configuration adds.
 pub(crate) fn add(
@@ -23,7 +24,9 @@ pub(crate) fn add(
     let ipam = conf.ipam()?;
     let dns = own_dns(&ipam)?;
     let request = Request::new(stamp, Op::Add(wanted(invocation, conf, &ipam, version)?));
-    let mut result = match ask(&ipam.socket, &request, PATIENCE).map_err(|gone| gone.error(code::TRY_AGAIN))? {
+    let wait = Duration::from_secs(ipam.wait_seconds.into());
+    let answer = ask_patiently(&ipam.socket, &request, PATIENCE, wait);
+    let mut result = match answer.map_err(|gone| gone.error(code::TRY_AGAIN))? {
         Response::Ok(result) => result,
         Response::Error(error) => return Err(error),
         Response::Done => return Err(unexpected()),

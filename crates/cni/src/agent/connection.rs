@@ -7,8 +7,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How often a daemon that is not there is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long each step may take when there is nothing to fall back on. Runtimes wait for minutes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,6 +34,26 @@ pub(super) fn ask(socket: &Path, request: &Request, patience: Duration) -> Resul
     exchange().map_err(|cause| Unreachable { socket: socket.to_owned(), cause })
 }
 
+/// Asks, and for so long again if nobody is there: a daemon that is being restarted is no reason for a pod to fail. The
+/// request is the same each time, so one that was served though no answer came is not served twice.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) fn ask_patiently(
+    socket: &Path,
+    request: &Request,
+    patience: Duration,
+    wait: Duration,
+) -> Result<Response, Unreachable> {
+    let begun = Instant::now();
+    loop {
+        match ask(socket, request, patience) {
+            Err(unreachable) if unreachable.is_away() && begun.elapsed() < wait => std::thread::sleep(LOOK),
+            answer => return answer,
+        }
+    }
+}
+
 /// `UnixStream::connect` has no timeout; on a unix socket the timeout for sending bounds connecting too.
 fn connect_within(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(socket)?;
@@ -43,6 +65,12 @@ fn connect_within(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
 }
 
 impl Unreachable {
+    /// Whether the daemon has just stopped or is yet to start.
+    fn is_away(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+        matches!(self.cause.kind(), NotFound | ConnectionRefused | UnexpectedEof | ConnectionReset | BrokenPipe)
+    }
+
     /// The error to report, with what to do about it.
     pub(super) fn error(&self, code: u32) -> Error {
         let socket = self.socket.display();
@@ -64,7 +92,8 @@ impl Unreachable {
     fn hint(&self) -> &'static str {
         match self.cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                "start it with `berth serve` or `systemctl start berth`, or set ipam.socket to where it listens"
+                "start it: in a cluster it is the berth-agent DaemonSet (`kubectl -n berth-system get pods -o wide`), elsewhere \
+                 `systemctl start berth` or `berth serve`; or set ipam.socket to where it listens"
             }
             io::ErrorKind::PermissionDenied => "only root may use the socket; run the container runtime as root",
             io::ErrorKind::InvalidData => "install berth-cni and berth of the same release",
@@ -112,7 +141,7 @@ mod tests {
     #[test]
     fn every_cause_has_its_hint() {
         for (kind, part, hint) in [
-            (io::ErrorKind::NotFound, "cannot reach", "berth serve"),
+            (io::ErrorKind::NotFound, "cannot reach", "berth-agent DaemonSet"),
             (io::ErrorKind::ConnectionRefused, "cannot reach", "systemctl start berth"),
             (io::ErrorKind::PermissionDenied, "cannot reach", "root"),
             (io::ErrorKind::UnexpectedEof, "closed the connection", "log"),

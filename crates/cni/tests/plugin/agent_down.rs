@@ -1,6 +1,7 @@
 //! The daemon is down, dies, or comes back at the worst moment.
 
 use crate::harness::{Host, Plugin, answer, serve};
+use berth_wire::cni::AddResult;
 use berth_wire::protocol::{Attachment, Op, Response};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
@@ -12,7 +13,7 @@ fn del(container: &str) -> Op {
 #[test]
 fn add_says_try_again_and_how() {
     let host = Host::new();
-    let config = host.config("1.0.0", "", "");
+    let config = host.config("1.0.0", r#","waitSeconds":0"#, "");
     for stale in [false, true] {
         if stale {
             drop(UnixListener::bind(host.socket()).unwrap());
@@ -22,6 +23,35 @@ fn add_says_try_again_and_how() {
         assert!(details.contains("berth serve") && details.contains("systemctl start berth"), "{details}");
     }
     assert!(host.queued().is_empty(), "an ADD that failed must not happen later");
+}
+
+#[test]
+fn add_waits_for_a_daemon_that_is_restarted() {
+    for stale in [false, true] {
+        let host = Host::new();
+        if stale {
+            drop(UnixListener::bind(host.socket()).unwrap());
+        }
+        let config = host.config("1.0.0", r#","waitSeconds":20"#, "");
+        let plugin = std::thread::spawn(move || Plugin::new("ADD").run(config));
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = std::fs::remove_file(host.socket());
+        let daemon = host.daemon(vec![Some(Response::Ok(AddResult::default()))]);
+        let ran = plugin.join().unwrap();
+        assert_eq!(ran.code, 0, "{}", ran.stdout);
+        daemon.join().unwrap();
+    }
+}
+
+/// It was stopped with the request in hand; the next one is asked the same.
+#[test]
+fn add_asks_again_if_the_daemon_hangs_up() {
+    let host = Host::new();
+    let daemon = host.daemon(vec![None, None, Some(Response::Ok(AddResult::default()))]);
+    let ran = Plugin::new("ADD").run(host.config("1.0.0", r#","waitSeconds":20"#, ""));
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    let requests = daemon.join().unwrap();
+    assert!(requests.iter().all(|request| *request == requests[0]), "the same request with the same stamp");
 }
 
 #[test]
@@ -39,7 +69,7 @@ fn the_other_verbs_fail_in_their_own_way() {
 fn a_daemon_that_hangs_up_is_down() {
     let host = Host::new();
     let daemon = host.daemon(vec![None]);
-    let (msg, _) = Plugin::new("ADD").run(host.config("1.0.0", "", "")).failed(11);
+    let (msg, _) = Plugin::new("ADD").run(host.config("1.0.0", r#","waitSeconds":0"#, "")).failed(11);
     assert!(msg.contains("without an answer"), "{msg}");
     daemon.join().unwrap();
 }

@@ -139,6 +139,6 @@ fn the_own_namespace_is_refused_before_anything_is_allocated() {
     let config = host.config("1.0.0", "", "");
     let own = |verb: &str| Plugin::new(verb).env("CNI_NETNS", "/proc/self/ns/net");
     own("ADD").run(&config).failed(8);
-    own("ADD").env("CNI_NETNS_OVERRIDE", "true").run(&config).failed(11);
+    own("ADD").env("CNI_NETNS_OVERRIDE", "true").run(host.config("1.0.0", r#","waitSeconds":0"#, "")).failed(11);
     own("DEL").run(&config).silent();
 }

@@ -19,6 +19,8 @@ pub struct Plane {
 
 /// The leases of a network are in a network of their own: its name with this behind it. No network's own name has a slash.
 const LEASES: &str = "/leases";
+/// So are the tickets of a pool's quota: this, the pool's name, a slash and the namespace.
+const QUOTA: &str = "quota/";
 
 impl Plane {
     /// The network in which the leases of a network are recorded.
@@ -31,6 +33,19 @@ impl Plane {
     #[must_use]
     pub fn leases_of(&self) -> Option<&str> {
         self.network.strip_suffix(LEASES)
+    }
+
+    /// The plane of the tickets of a namespace's quota in a pool. Its units are mere numbers.
+    #[must_use]
+    pub fn of_quota(pool: &str, namespace: &str) -> Self {
+        let family = Family::V4;
+        Self { network: format!("{QUOTA}{pool}/{namespace}").into(), family, unit_len: family.bits() }
+    }
+
+    /// The pool and the namespace whose quota's tickets are in this plane, if such are.
+    #[must_use]
+    pub fn quota_of(&self) -> Option<(&str, &str)> {
+        self.network.strip_prefix(QUOTA)?.split_once('/')
     }
 
     /// The unit that holds an address, counted from zero.

@@ -185,7 +185,7 @@ impl Ipam {
             if !here || !state.pool.ranges.iter().any(|range| range.contains(address)) {
                 continue;
             }
-            let rule = state.refuses(request, group).or_else(|| state.over_quota(request));
+            let rule = state.refuses(request, group).or_else(|| self.over_quota(candidate.pool, request));
             self.note(trace.as_deref_mut(), candidate.pool, rule.as_ref());
             if let Some(rule) = rule {
                 dropped.push((candidate.pool, rule));
@@ -228,11 +228,12 @@ impl Ipam {
         let Step { request, group, candidates, now } = step;
         let mut dropped = Vec::new();
         for candidate in candidates {
-            let state = &mut self.pools[candidate.pool];
+            let state = &self.pools[candidate.pool];
             if state.pool.family != family {
                 continue;
             }
-            let rule = state.refuses(request, group).or_else(|| state.over_quota(request));
+            let rule = state.refuses(request, group).or_else(|| self.over_quota(candidate.pool, request));
+            let state = &mut self.pools[candidate.pool];
             let pick = if rule.is_some() {
                 None
             } else {
@@ -267,6 +268,7 @@ impl Ipam {
         }
         let id = SlotId::new(self.entry(&key), slot);
         self.write(id, Some(Slot::active(holder, stamp)));
+        self.take_ticket(pool, key.plane.addr(unit), request, stamp);
         if reason != Reason::Requested {
             let cursor = &mut self.pools[pool].index.cursor;
             self.cursors.push((self.changes.len(), pool, *cursor));

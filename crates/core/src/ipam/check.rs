@@ -44,7 +44,7 @@ impl Ipam {
                 }
                 _ => {}
             }
-            if view.state == State::Released {
+            if view.state == State::Released || plane.quota_of().is_some() {
                 continue;
             }
             units.push((&plane.network, prefix.network(), prefix.last()));

@@ -83,6 +83,28 @@ impl Ipam {
         Ok(Lease { pool: pool.to_owned(), node: node.to_owned(), prefix, since })
     }
 
+    /// Lends a node another run of a pool before it needs one: if its leases are used to three quarters of the last of
+    /// them. Not its first, which waits for the first pod, and not beyond what it may have.
+    pub fn lend_ahead(&mut self, pool: &str, node: &str, now: Time, entropy: &mut Entropy) -> Option<Lease> {
+        let lending = self.pool(pool)?.lending?;
+        let own: Vec<Lease> = self.leases(pool).into_iter().filter(|lease| lease.node == node).collect();
+        if own.is_empty() || lending.most.is_some_and(|most| own.len() >= most as usize) {
+            return None;
+        }
+        (!self.is_ample(&own)).then(|| self.lend(pool, node, now, entropy).ok()).flatten()
+    }
+
+    /// Whether leases have room for a quarter of one of them, so that no other is needed soon.
+    #[must_use]
+    pub fn is_ample(&self, leases: &[Lease]) -> bool {
+        let free = |lease: &Lease| {
+            let (used, size) = self.lease_usage(lease);
+            (size.as_f64() - used.as_f64(), size.as_f64())
+        };
+        let (free, size) = leases.iter().map(free).fold((0.0, 0.0f64), |all, one| (all.0 + one.0, all.1.max(one.1)));
+        free * 4.0 >= size
+    }
+
     /// Every lease of a pool, in order of address.
     #[must_use]
     pub fn leases(&self, pool: &str) -> Vec<Lease> {

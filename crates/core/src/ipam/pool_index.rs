@@ -6,8 +6,9 @@
 //! the other orders move them back to *ready* once they have cooled.
 //!
 //! Where others give out from the same pool, each write of a block competes with theirs. There the search stays in a
-//! block as long as it can, goes on to blocks that nobody has touched before it joins another's, and takes given-back
-//! units in a sweep from its own place on (as host-local does) rather than the very oldest, which everybody would want.
+//! block as long as it can, goes on to blocks that nobody has touched before it joins another's, joins one at random
+//! rather than the next (where everybody whose own is full would meet), and takes given-back units in a sweep from its
+//! own place on (as host-local does) rather than the very oldest, which everybody would want.
 
 use super::entropy::Entropy;
 use super::reason::Reason;
@@ -86,7 +87,8 @@ impl PoolIndex {
             let block = split(unit).0;
             let touched = self.apart.as_ref().map(|apart| &apart.touched);
             let untouched = touched.and_then(|touched| touched.next_outside(block).or_else(|| touched.next_outside(0)));
-            self.cursor.1 = untouched.unwrap_or(block) * u128::from(BLOCK_UNITS);
+            let elsewhere = untouched.or_else(|| self.with_room(entropy)).unwrap_or(block);
+            self.cursor.1 = elsewhere * u128::from(BLOCK_UNITS);
         }
     }
 
@@ -191,7 +193,7 @@ impl PoolIndex {
         let first_ready = || windows.iter().find_map(|&window| self.first_ready(window));
         let ready = match self.pick {
             Pick::LeastRecentlyReleased => {
-                let untouched = self.untouched(windows);
+                let untouched = self.untouched(windows).or_else(|| self.joined(entropy, windows));
                 let ahead = windows.iter().filter(|window| window.1 >= self.cursor.1);
                 let mut ahead = ahead.map(|&(first, last)| (first.max(self.cursor.1), last));
                 let found =
@@ -221,6 +223,22 @@ impl PoolIndex {
             let next = touched.next_outside(block).or_else(|| touched.next_outside(0))?;
             self.first_ready((next * slots, (next * slots).saturating_add(slots - 1)))
         })
+    }
+
+    /// Among others, where every block has been begun: the first ready unit of a block that still has room.
+    fn joined(&self, entropy: &mut Entropy, windows: &[Window]) -> Option<u128> {
+        self.apart.as_ref().filter(|_| windows == EVERYWHERE)?;
+        let slots = u128::from(BLOCK_UNITS);
+        let first = self.with_room(entropy)? * slots;
+        self.first_ready((first, first.saturating_add(slots - 1)))
+    }
+
+    /// A block with something ready, drawn at random; of two, the one with more.
+    fn with_room(&self, entropy: &mut Entropy) -> Option<u128> {
+        const DRAWS: usize = 32;
+        let drawn = (0..DRAWS).filter_map(|_| self.draw(entropy, EVERYWHERE)).map(|unit| split(unit).0);
+        let room = |block: &u128| self.ready_mask(*block).count_ones();
+        drawn.filter(|block| room(block) > 0).take(2).max_by_key(room)
     }
 
     /// Among others: the next unit that was given back and has cooled, from the one given out last on.

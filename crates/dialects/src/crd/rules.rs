@@ -250,8 +250,8 @@ fn block() -> Vec<(&'static str, Value)> {
     let never: Vec<_> = never.iter().map(|(rule, message)| (rule.as_str(), message.as_str())).collect();
     vec![
         ("", rules(&never)),
-        // The leases of a network are blocks of NETWORK/leases.
-        ("network", json!({ "maxLength": 260 })),
+        // The leases of a network are blocks of NETWORK/leases, the tickets of a quota of quota/POOL/NAMESPACE.
+        ("network", json!({ "maxLength": 330 })),
         ("unit", json!({ "minimum": 0, "maximum": 128, "format": "int32" })),
         ("cidr", cidr()),
         ("used", json!({ "minimum": 0, "maximum": 64, "format": "int32" })),

@@ -8,12 +8,18 @@ use std::path::PathBuf;
 
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/berth/berth.sock";
+/// A daemon that is restarted is back within a second or two.
+const DEFAULT_WAIT_SECONDS: u8 = 5;
+/// Runtimes give up after minutes, and somebody who waits wants to know why.
+const LONGEST_WAIT_SECONDS: u8 = 60;
 
 /// Berth's keys of `ipam`. All are optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ipam {
     /// `socket`: where the daemon listens.
     pub socket: PathBuf,
+    /// `waitSeconds`: for how long ADD waits for a daemon that is not there.
+    pub wait_seconds: u8,
     /// `pools`: pools to take from, in order. None means the default pools.
     pub pools: Vec<String>,
     /// `network`: the address domain. None means the default one.
@@ -31,7 +37,8 @@ pub struct Ipam {
 }
 
 /// The keys above, for the check of unknown keys and for its hint.
-const KNOWN: [&str; 8] = ["socket", "pools", "network", "claim", "families", "routes", "resolvConf", "dns"];
+const KNOWN: [&str; 9] =
+    ["socket", "waitSeconds", "pools", "network", "claim", "families", "routes", "resolvConf", "dns"];
 
 /// Keys that are not Berth's but are found in `ipam` for good reasons: the plugin above reads `type`, and some
 /// runtimes copy the three others down from the configuration around it.
@@ -54,6 +61,7 @@ impl Ipam {
         }
         Ok(Self {
             socket: socket(object)?,
+            wait_seconds: wait_seconds(object)?,
             pools: object.list("pools", "ipam.pools")?,
             network: object.read("network", "ipam.network")?,
             claim: object.read("claim", "ipam.claim")?,
@@ -78,6 +86,15 @@ pub(super) fn socket(object: &Object<'_>) -> Result<PathBuf, Error> {
         return Err(invalid("ipam.socket", &format_args!("path is longer than {MAX_SOCKET} bytes")));
     }
     Ok(path)
+}
+
+fn wait_seconds(object: &Object<'_>) -> Result<u8, Error> {
+    match object.read("waitSeconds", "ipam.waitSeconds")? {
+        Some(given) if given > LONGEST_WAIT_SECONDS => {
+            Err(invalid("ipam.waitSeconds", &format_args!("{given} is more than {LONGEST_WAIT_SECONDS}")))
+        }
+        given => Ok(given.unwrap_or(DEFAULT_WAIT_SECONDS)),
+    }
 }
 
 fn check_route(route: &Route) -> Result<(), String> {
@@ -114,12 +131,13 @@ mod tests {
     #[test]
     fn every_key() {
         let ipam = read(
-            r#"{"type": "berth-cni", "socket": "/tmp/b.sock", "pools": ["a", "b-*"], "network": "blue", "claim": "db",
+            r#"{"type": "berth-cni", "socket": "/tmp/b.sock", "waitSeconds": 7, "pools": ["a", "b-*"], "network": "blue", "claim": "db",
                 "families": ["IPv6", "IPv4"], "routes": [{"dst": "0.0.0.0/0", "gw": "10.0.0.1", "mtu": 1400}],
                 "resolvConf": "/etc/resolv.conf", "dns": {"nameservers": ["192.0.2.1"], "search": null}}"#,
         )
         .unwrap();
         assert_eq!(ipam.socket, Path::new("/tmp/b.sock"));
+        assert_eq!(ipam.wait_seconds, 7);
         assert_eq!(ipam.pools, ["a", "b-*"]);
         assert_eq!((ipam.network.as_deref(), ipam.claim.as_deref()), (Some("blue"), Some("db")));
         assert_eq!(ipam.families, [Family::V6, Family::V4]);
@@ -130,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_key_is_needed() {
-        let defaults = Ipam { socket: DEFAULT_SOCKET.into(), ..Ipam::default() };
+        let defaults = Ipam { socket: DEFAULT_SOCKET.into(), wait_seconds: 5, ..Ipam::default() };
         assert_eq!(read("{}"), Ok(defaults.clone()));
         assert_eq!(read(r#"{"type": "berth-cni", "name": "x", "pools": null, "socket": null}"#), Ok(defaults));
     }
@@ -150,6 +168,9 @@ mod tests {
             (r#"{"socket": "berth.sock"}"#, "ipam.socket: \"berth.sock\" is not an absolute path"),
             (r#"{"socket": "/"}"#, "ipam.socket"),
             (r#"{"socket": ""}"#, "ipam.socket"),
+            (r#"{"waitSeconds": 61}"#, "ipam.waitSeconds: 61 is more than 60"),
+            (r#"{"waitSeconds": -1}"#, "ipam.waitSeconds"),
+            (r#"{"waitSeconds": "5"}"#, "ipam.waitSeconds"),
             (r#"{"pools": "a"}"#, "ipam.pools: invalid type"),
             (r#"{"pools": ["a", null]}"#, "ipam.pools[1]"),
             (r#"{"families": ["ipv5"]}"#, "ipam.families[0]: unknown variant `ipv5`, expected `IPv4` or `IPv6`"),
