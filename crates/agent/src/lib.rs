@@ -9,6 +9,7 @@
 //! | [`flush`] | what the journal has and the API server does not yet |
 //! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
+//! | [`recover`] | pods that have what nobody holds: a lost journal, a restored backup |
 //! | [`networks`] | the networks this node is in |
 //! | [`health`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`explain`] | the whole decision about a pod, for people |
@@ -22,6 +23,7 @@ mod flush;
 mod health;
 mod leases;
 mod networks;
+mod recover;
 mod run;
 mod scarcity;
 mod sticky;

@@ -82,6 +82,7 @@ impl World {
                 state_dir: dir.path().join(name).join("state"),
                 listen: None,
                 missing_for: None,
+                idle_lease_for: None,
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

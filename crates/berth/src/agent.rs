@@ -15,6 +15,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         state_dir: args.state_dir.clone(),
         listen: args.listen.0,
         missing_for: Some(Duration::from_secs(args.missing_for)),
+        idle_lease_for: Some(Duration::from_secs(args.idle_lease_for)),
         log_format: log_format(args.log_format),
         log_level: args.log_level.clone(),
     };

@@ -43,6 +43,9 @@ pub struct AgentArgs {
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
     #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
     pub missing_for: u64,
+    /// For how many seconds a node has a lease before it gives it back unused; one of each pool stays
+    #[arg(long, value_name = "SECONDS", env = "BERTH_IDLE_LEASE_FOR", hide_env_values = true, default_value_t = 60)]
+    pub idle_lease_for: u64,
     /// How log lines look
     #[arg(long, value_enum, value_name = "FORMAT", env = "BERTH_LOG_FORMAT", hide_env_values = true, default_value_t)]
     pub log_format: LogFormat,
