@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -155,6 +156,12 @@ impl Agent {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join("run/berth.sock")
+    }
+
+    /// Whether it takes requests, though it may not answer them yet.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        UnixStream::connect(self.socket()).is_ok()
     }
 
     /// Whether it answers a request at all.

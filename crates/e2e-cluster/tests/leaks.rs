@@ -130,7 +130,7 @@ fn b32_aws_vpc_cni_431_a_server_that_cannot_be_asked_frees_nothing() {
         // It starts without a server, then with one that fails whatever is asked of pods.
         agent.proxy().cut();
         agent.spawn();
-        until("the agent to listen", || agent.socket().exists().then_some(()));
+        until("the agent to listen", || agent.listens().then_some(()));
         agent.proxy().rule(|seen| (seen.resource == "pods" && seen.verb != "get").then_some(Fault::Answer(500)));
         agent.proxy().mend();
         let before = lists(&agent, "pods");
@@ -168,7 +168,7 @@ fn b33_cilium_22067_a_del_while_the_agent_is_down() {
         // The agent comes, and goes again before it could reach the server.
         agent.proxy().cut();
         agent.spawn();
-        until("the agent to listen", || agent.socket().exists().then_some(()));
+        until("the agent to listen", || agent.listens().then_some(()));
         agent.kill();
         assert_eq!(agent.queued(), 1, "what waits on disk outlives an agent");
         agent.proxy().mend();

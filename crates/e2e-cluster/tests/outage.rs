@@ -134,9 +134,10 @@ fn b37_antrea_7996_as_many_addresses_as_pods() {
             (agent, corner.pod(agent, &format!("web-{n}"), &json!({})))
         })
         .collect();
+    let add = |(agent, pod): &(&Agent, Pod)| agent.add_with(pod, &pod.uid, &both).addresses();
+    let add_some = |some: &[(&Agent, Pod)]| some.iter().flat_map(add).collect::<Vec<_>>();
     let given: Vec<String> = std::thread::scope(|scope| {
-        let add = |(agent, pod): &(&Agent, Pod)| agent.add_with(pod, &pod.uid, &both).addresses();
-        let threads: Vec<_> = pods.chunks(3).map(|some| scope.spawn(|| some.iter().flat_map(add).collect::<Vec<_>>())).collect();
+        let threads: Vec<_> = pods.chunks(3).map(|some| scope.spawn(|| add_some(some))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("every pod is served")).collect()
     });
     let distinct: BTreeSet<&String> = given.iter().collect();
