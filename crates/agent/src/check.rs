@@ -89,7 +89,16 @@ mod tests {
 
     fn pod(name: &str, uid: &str, address: &str) -> Running {
         let addresses = vec![address.parse().expect("an address")];
-        Running { name: name.into(), uids: vec![uid.into()], addresses, runs: true, on_host_network: false }
+        let uids = vec![uid.into()];
+        Running {
+            name: name.into(),
+            is_leaving: false,
+            has_stable_name: true,
+            uids,
+            addresses,
+            runs: true,
+            on_host_network: false,
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{debug, info};
 
 /// How long a lease in which nothing is used stays with the node.
-const IDLE: Duration = Duration::from_secs(60);
+pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
 /// How often one block is written at most, however much happens in it. The first change after a quiet time is told soon;
 /// that others see the rest some seconds later harms nobody, since the addresses are leased.
@@ -90,14 +90,14 @@ pub(crate) fn lend_ahead(agent: &Agent) {
 }
 
 /// Gives back leases in which nothing has been in use for a while; one of each pool stays, for the next pod.
-pub(crate) fn give_back(agent: &Agent) {
+pub(crate) fn give_back(agent: &Agent, idle_for: Duration) {
     let node = agent.node.clone();
     let returned = agent.engine.transact(move |context| {
         let pools: Vec<String> = context.ipam.pools().map(|pool| pool.name.clone()).collect();
         let mut returned = 0usize;
         for pool in pools {
             let own: Vec<Lease> = context.ipam.leases(&pool).into_iter().filter(|lease| lease.node == node).collect();
-            let idle = own.iter().filter(|lease| context.now.since(lease.since) > IDLE);
+            let idle = own.iter().filter(|lease| context.now.since(lease.since) > idle_for);
             let mut left = own.clone();
             for lease in idle {
                 let others: Vec<Lease> = left.iter().filter(|other| *other != lease).cloned().collect();

@@ -1,7 +1,7 @@
 //! Which addresses a node has leased, read from the blocks of leases.
 
 use berth_core::addr::{Cidr, Family};
-use berth_core::block::{BLOCK_UNITS, Block, BlockKey, Plane, State};
+use berth_core::block::{BLOCK_UNITS, Block, BlockKey, Plane, Slot, State};
 use berth_store::Revision;
 use std::collections::BTreeMap;
 
@@ -9,7 +9,14 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     /// Per block of leases, what of it this node has, and the revision that says so.
-    blocks: BTreeMap<BlockKey, (Revision, Vec<Cidr>)>,
+    blocks: BTreeMap<BlockKey, Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    revision: Revision,
+    block: Block,
+    own: Vec<Cidr>,
 }
 
 impl Leases {
@@ -20,23 +27,37 @@ impl Leases {
 
     /// Takes in a block of leases, unless something newer is known: what a watch tells may be late.
     pub(crate) fn see(&mut self, key: &BlockKey, block: &Block, revision: Revision, node: &str) {
-        let (known, own) = self.blocks.entry(key.clone()).or_default();
-        if revision >= *known {
-            (*known, *own) = (revision, own_in(key, block, node));
+        let seen = self.blocks.entry(key.clone()).or_default();
+        if revision >= seen.revision {
+            *seen = Seen { revision, block: block.clone(), own: own_in(key, block, node) };
         }
+    }
+
+    /// Whether these leases were given up is not known: they are not this node's until their block has been seen again.
+    /// Answers with the block as it may be at worst.
+    pub(crate) fn doubt(&mut self, key: &BlockKey, leases: &[Cidr]) -> Option<Block> {
+        let seen = self.blocks.get_mut(key)?;
+        seen.own.retain(|lease| !leases.contains(lease));
+        let mut worst = seen.block.clone();
+        for lease in leases {
+            let (_, slot) = BlockKey::of(&key.plane, key.plane.unit_of(lease.network()));
+            let since = worst.slot(slot).map(|view| view.since).unwrap_or_default();
+            worst.set(slot, Some(&Slot::quarantined(since, None)));
+        }
+        Some(worst)
     }
 
     /// What would be given up if a block of leases were this.
     pub(crate) fn lost(&self, key: &BlockKey, block: &Block, node: &str) -> Vec<Cidr> {
         let next = own_in(key, block, node);
-        let own = self.blocks.get(key).map(|(_, own)| own.as_slice()).unwrap_or_default();
+        let own = self.blocks.get(key).map(|seen| seen.own.as_slice()).unwrap_or_default();
         own.iter().filter(|lease| !next.contains(lease)).copied().collect()
     }
 
     /// The slots of a block that this node has leased, as bits.
     pub(crate) fn mask(&self, key: &BlockKey) -> u64 {
         let mut mask = 0;
-        for (of, (_, leases)) in &self.blocks {
+        for (of, Seen { own: leases, .. }) in &self.blocks {
             if of.plane.leases_of() != Some(&*key.plane.network) || of.plane.family != key.plane.family {
                 continue;
             }
@@ -47,7 +68,7 @@ impl Leases {
 
     /// How many leases there are.
     pub(crate) fn count(&self) -> usize {
-        self.blocks.values().map(|(_, own)| own.len()).sum()
+        self.blocks.values().map(|seen| seen.own.len()).sum()
     }
 }
 
@@ -77,7 +98,6 @@ pub(crate) fn covered(key: &BlockKey, lease: Cidr) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_core::block::Slot;
     use berth_core::holder::{Holder, Kind};
     use berth_core::time::Time;
 
@@ -123,5 +143,17 @@ mod tests {
         assert_eq!(leases.mask(&block("10.0.0.5")), 0);
         leases.see(&key, &content, 1, "n2");
         assert_eq!(leases.lost(&key, &Block::default(), "n2").len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_may_have_been_given_up_is_not_ours_until_it_is_seen_again() {
+        let mut leases = Leases::default();
+        let (key, content) = lease("10.0.0.0", 26, "n1");
+        leases.see(&key, &content, 7, "n1");
+        let worst = leases.doubt(&key, &["10.0.0.0/26".parse().unwrap()]).unwrap();
+        assert_eq!((leases.mask(&block("10.0.0.5")), leases.count()), (0, 0));
+        assert!(worst.slots().all(|(_, view)| view.state == State::Quarantined), "nobody's, and not to be leased");
+        leases.see(&key, &content, 7, "n1");
+        assert_eq!(leases.count(), 1, "the server says that it was not given up");
     }
 }

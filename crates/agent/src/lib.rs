@@ -9,6 +9,7 @@
 //! | [`flush`] | what the journal has and the API server does not yet |
 //! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
+//! | [`recover`] | pods that have what nobody holds: a lost journal, a restored backup |
 //! | [`networks`] | the networks this node is in |
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
@@ -23,6 +24,7 @@ mod flush;
 mod leases;
 mod networks;
 mod news;
+mod recover;
 mod run;
 mod scarcity;
 mod sticky;

@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::news::{self, News};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
+use crate::recover::{self, Recovery};
 use crate::{flush, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
@@ -15,7 +16,7 @@ use berth_kube::places::Places;
 use berth_kube::pods::Pods;
 use berth_kube::{Cluster, Connect, KubeStore};
 use berth_server::{LogFormat, Metrics, serve_probes};
-use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock};
+use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock, StoreError};
 use berth_wire::boot;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -54,6 +55,8 @@ pub struct AgentOptions {
     pub missing_for: Option<Duration>,
     /// How long a block must have been empty before its object is deleted; the default if absent.
     pub empty_for: Option<Duration>,
+    /// How old a lease must be before it is given back unused; the default if absent.
+    pub idle_lease_for: Option<Duration>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -86,7 +89,8 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
     let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
-    let Some(Opened { agent, booted, version }) = open(options, &cluster, stop)? else { return Ok(()) };
+    let Some(opened) = open(options, &cluster, stop)? else { return Ok(()) };
+    let Opened { agent, booted, version, recovery } = opened;
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
@@ -102,11 +106,10 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
         info!(health = %bound, "serving /readyz and /metrics");
     }
     info!(node = options.node_name, socket = %options.socket.display(), "ready");
-    let times = (options.missing_for.unwrap_or(MISSING_FOR), options.empty_for.unwrap_or(EMPTY_FOR));
     thread::scope(|scope| -> anyhow::Result<()> {
         let follow = || news::follow(&agent, version, stop);
         thread::Builder::new().name("configuration".to_owned()).spawn_scoped(scope, follow)?;
-        chores(&agent, &queue, times, stop);
+        chores(&agent, recovery, &queue, options, stop);
         Ok(())
     })?;
     ready.store(false, Ordering::SeqCst);
@@ -158,6 +161,8 @@ struct Opened {
     booted: bool,
     /// The version of the configuration that is in force.
     version: u64,
+    /// What is left to be found out, if the journal was lost.
+    recovery: Option<Recovery>,
 }
 
 /// Restores what this node holds.
@@ -173,6 +178,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         return Ok(None);
     }
     let (journal, last_boot) = journal(options)?;
+    let lost_journal = !journal.objects().contains_key(&node_key());
     let boot_id = boot::id().context("read the boot ID")?;
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
@@ -202,7 +208,17 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         news,
         short_of: Mutex::default(),
     };
-    Ok(Some(Opened { agent: Arc::new(agent), booted, version }))
+    let what = "read which addresses the pods of this node have";
+    let Some(recovery) = patiently(what, stop, || recover::begin(&agent, lost_journal)) else { return Ok(None) };
+    if recovery.is_none() {
+        agent.engine.with_store(|store| own_journal(store, node))?;
+    }
+    Ok(Some(Opened { agent: Arc::new(agent), booted, version, recovery }))
+}
+
+/// The journal is whole: from now on, what it does not have was never given out.
+fn own_journal(store: &mut ClusterStore, node: &str) -> Result<(), StoreError> {
+    store.journal().write_objects(&[(node_key(), Some(node.as_bytes().to_vec()))])
 }
 
 /// The journal, and the boot in which it was last used.
@@ -217,7 +233,6 @@ fn journal(options: &AgentOptions) -> anyhow::Result<(Journal<FileMedium>, Optio
     if journal.objects().get(&node_key()).is_some_and(|name| name != node) {
         bail!("{} is the state of another node; give --node-name or another --state-dir", path.display());
     }
-    journal.write_objects(&[(node_key(), Some(node.to_vec()))])?;
     Ok((journal, opened.boot_id))
 }
 
@@ -227,7 +242,16 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(agent: &Agent, queue: &Queue, (missing_for, empty_for): (Duration, Duration), stop: &AtomicBool) {
+fn chores(
+    agent: &Agent,
+    mut recovery: Option<Recovery>,
+    queue: &Queue,
+    options: &AgentOptions,
+    stop: &AtomicBool,
+) {
+    let missing_for = options.missing_for.unwrap_or(MISSING_FOR);
+    let empty_for = options.empty_for.unwrap_or(EMPTY_FOR);
+    let idle_for = options.idle_lease_for.unwrap_or(flush::IDLE);
     let (mut sweep, mut flushed, mut swept, mut forgot) =
         (Sweep::default(), Instant::now(), Instant::now(), Instant::now());
     // Nodes that were started together need not all look at the same moment.
@@ -235,7 +259,10 @@ fn chores(agent: &Agent, queue: &Queue, (missing_for, empty_for): (Duration, Dur
     let sweep_every = SWEEP.min(missing_for.max(Duration::from_millis(500)));
     while !stop.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_millis(100));
-        scarcity::open_wanted(agent);
+        // A lease of which it is not known what is in use in it stays where it is.
+        if recovery.is_none() {
+            scarcity::open_wanted(agent);
+        }
         flush::lend_ahead(agent);
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
@@ -255,9 +282,17 @@ fn chores(agent: &Agent, queue: &Queue, (missing_for, empty_for): (Duration, Dur
         if swept.elapsed() >= sweep_every {
             swept = Instant::now();
             sweep.look(agent, missing_for);
-            flush::give_back(agent);
+            if recovery.is_none() {
+                flush::give_back(agent, idle_for);
+            }
             if let Err(error) = agent.engine.settle_tickets(&agent.node) {
                 debug!(%error, "could not put the tickets of quotas in order");
+            }
+            if recovery.as_mut().is_some_and(|recovery| recover::go_on(agent, recovery)) {
+                match agent.engine.with_store(|store| own_journal(store, &agent.node)) {
+                    Ok(()) => recovery = None,
+                    Err(error) => warn!(%error, "could not write the journal"),
+                }
             }
             if let Err(error) = agent.engine.transact(|context| Ok(context.ipam.sweep(context.now))) {
                 warn!(%error, "could not end what has run out");

@@ -5,17 +5,19 @@
 //! of it behind the answer (see [`crate::flush`]). Which slots those are, the blocks of leases say; they are in the API
 //! server, so that two nodes cannot lease the same.
 //!
-//! A lease may be smaller than a block. Then several nodes own slots of one object, each writes its own slots only, and
-//! the others' are read with them.
+//! A lease may be smaller than a block. Then several nodes own slots of one object, or some of its slots are nobody's
+//! alone. The journal has the node's own slots first hand and the others as the API server last had them; what is changed
+//! of the others is written there first, as in a shared block.
 
 use crate::leases::Leases;
 use berth_core::block::{Block, BlockKey};
-use berth_core::ipam::Stamp;
 use berth_kube::KubeStore;
 use berth_store::{Batch, BlockStore, BlockWrite, FileMedium, Journal, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::warn;
+
+mod blocks;
 
 /// The blocks of a cluster as one node has them.
 pub struct ClusterStore {
@@ -29,19 +31,37 @@ pub struct ClusterStore {
     dirty: BTreeSet<BlockKey>,
     /// When blocks were last written behind an answer.
     flushed_at: BTreeMap<BlockKey, Instant>,
+    /// Blocks whose truth is the API server again, and which the engine still knows as the journal had them.
+    handed_over: BTreeSet<BlockKey>,
+    /// What the engine is to be told when it next asks for news.
+    news: Vec<Stored>,
 }
 
 impl ClusterStore {
     /// A store over both.
     #[must_use]
     pub fn new(remote: KubeStore, local: Journal<FileMedium>, node: &str) -> Self {
-        let (leases, known, dirty) = (Leases::default(), BTreeMap::new(), BTreeSet::new());
-        Self { remote, local, node: node.to_owned(), leases, known, dirty, flushed_at: BTreeMap::new() }
+        Self {
+            remote,
+            local,
+            node: node.to_owned(),
+            leases: Leases::default(),
+            known: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            flushed_at: BTreeMap::new(),
+            handed_over: BTreeSet::new(),
+            news: Vec::new(),
+        }
     }
 
     /// The journal.
     pub(crate) const fn journal(&mut self) -> &mut Journal<FileMedium> {
         &mut self.local
+    }
+
+    /// Whether this node leases anything.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.leases.count() > 0
     }
 
     /// Whether the block's truth is the journal.
@@ -70,6 +90,65 @@ impl ClusterStore {
             self.dirty.insert(key.clone());
         }
         self.known.insert(key.clone(), (remote, revision));
+        self.refresh(key).map(drop)
+    }
+
+    /// A block whose truth is the journal, with the slots that are not this node's as the API server has them.
+    fn refresh(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError> {
+        let ((own, at), mask) = (self.journalled(key)?, self.leases.mask(key));
+        let Some((remote, _)) = self.known.get(key).filter(|_| mask != u64::MAX) else { return Ok((own, at)) };
+        let merged = overlay(remote, &own, mask);
+        if merged == own {
+            return Ok((own, at));
+        }
+        self.journal_write(key, merged, at)?;
+        self.journalled(key)
+    }
+
+    /// Whether slots of a block whose truth is the journal are not this node's, so that others may change them.
+    fn is_divided(&self, key: &BlockKey) -> bool {
+        self.is_local(key) && self.leases.mask(key) != u64::MAX
+    }
+
+    /// The API server has a block like this.
+    fn learn(&mut self, key: &BlockKey, block: Block, revision: Revision) {
+        if self.known.get(key).is_none_or(|(_, known)| *known <= revision || revision == 0) {
+            self.known.insert(key.clone(), (block, revision));
+        }
+    }
+
+    /// Writes slots that are not this node's of a block whose truth is the journal; false if they are not as thought.
+    fn write_through(&mut self, write: &BlockWrite) -> Result<bool, StoreError> {
+        let key = &write.key;
+        let (block, revision) = self.remote.read(std::slice::from_ref(key))?.pop().unwrap_or_default();
+        self.known.insert(key.clone(), (block.clone(), revision));
+        if self.refresh(key)?.1 != write.expected {
+            return Ok(false);
+        }
+        let block = overlay(&block, &write.block, write.changed | self.leases.mask(key));
+        let own = BlockWrite { expected: revision, block: block.clone(), ..write.clone() };
+        match self.remote.write(Batch { blocks: &[own], ..Batch::default() })?.pop() {
+            Some(Written::As(revision)) => {
+                self.known.insert(key.clone(), (block, revision));
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Blocks in which this node leases nothing any more are the API server's.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        let gone: Vec<BlockKey> = self.known.keys().filter(|key| self.leases.mask(key) == 0).cloned().collect();
+        for key in gone {
+            if self.dirty.remove(&key) {
+                warn!(block = %key, "a lease of this node was taken away; what the API server had not heard of is lost");
+            }
+            let (_, at) = self.journalled(&key)?;
+            self.journal_write(&key, Block::default(), at)?;
+            self.known.remove(&key);
+            self.flushed_at.remove(&key);
+            self.handed_over.insert(key);
+        }
         Ok(())
     }
 
@@ -98,7 +177,7 @@ impl ClusterStore {
         match outcome {
             Written::As(revision) => {
                 self.flushed_at.insert(write.key.clone(), Instant::now());
-                self.known.insert(write.key.clone(), (write.block.clone(), revision));
+                self.learn(&write.key, write.block.clone(), revision);
                 let (own, _) = self.journalled(&write.key)?;
                 let mask = self.leases.mask(&write.key);
                 if overlay(&write.block, &own, mask) == write.block {
@@ -138,30 +217,36 @@ impl ClusterStore {
 
     /// Writes blocks to the API server, blocks of leases among them.
     fn write_remote(&mut self, writes: &[BlockWrite]) -> Result<Vec<Written>, StoreError> {
-        let mut returned = Vec::new();
+        let (mut returned, mut given_up) = (Vec::new(), Vec::new());
         for write in writes.iter().filter(|write| Leases::records(&write.key)) {
             let lost = self.leases.lost(&write.key, &write.block, &self.node);
             let inside = |key: &&BlockKey| lost.iter().any(|&lease| crate::leases::covered(key, lease) != 0);
             returned.extend(self.known.keys().filter(inside).cloned());
+            given_up.push((&write.key, lost));
         }
         if !self.flush_before_return(&returned)? {
             return Ok(vec![Written::Conflict; writes.len()]);
         }
-        let written = self.remote.write(Batch { blocks: writes, ..Batch::default() })?;
+        let written = match self.remote.write(Batch { blocks: writes, ..Batch::default() }) {
+            Ok(written) => written,
+            Err(error) => {
+                // The server may have taken the leases back and lent them to others: nothing is given out from them
+                // until it has been asked. Everything that is in use in them it has.
+                for (key, lost) in given_up.into_iter().filter(|(key, lost)| !lost.is_empty() && self.remote.doubts(key)) {
+                    let worst = self.leases.doubt(key, &lost);
+                    self.news.extend(worst.map(|block| (key.clone(), block, 0)));
+                }
+                self.hand_over()?;
+                return Err(error);
+            }
+        };
         for (write, outcome) in writes.iter().zip(&written).filter(|(write, _)| Leases::records(&write.key)) {
             if let Written::As(revision) = *outcome {
                 // A block that was deleted has no revision, and no lease either.
                 self.leases.see(&write.key, &write.block, revision.max(write.expected), &self.node);
             }
         }
-        for key in returned {
-            if self.leases.mask(&key) == 0 {
-                let (_, at) = self.journalled(&key)?;
-                self.journal_write(&key, Block::default(), at)?;
-                self.known.remove(&key);
-                self.dirty.remove(&key);
-            }
-        }
+        self.hand_over()?;
         Ok(written)
     }
 }
@@ -179,140 +264,4 @@ fn overlay(base: &Block, own: &Block, mask: u64) -> Block {
         }
     }
     out
-}
-
-impl BlockStore for ClusterStore {
-    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let all = self.remote.list()?;
-        let own = self.local.list()?;
-        Ok(all.into_iter().filter(|(key, ..)| !self.is_local(key)).chain(own).collect())
-    }
-
-    /// The leases of this node say which blocks the journal has the truth of.
-    fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let own = self.remote.list_own()?;
-        self.see_leases(&own);
-        let (leased, shared): (Vec<Stored>, Vec<Stored>) =
-            own.into_iter().partition(|(key, ..)| self.leases.mask(key) != 0);
-        for (key, block, revision) in leased {
-            self.adopt(&key, block, revision)?;
-        }
-        let mut all = shared;
-        for (key, block, revision) in self.local.list()? {
-            if self.is_local(&key) {
-                all.push((key, block, revision));
-            } else if self.leases.mask(&key) != 0 {
-                // The API server has not heard of it at all.
-                self.known.insert(key.clone(), Default::default());
-                self.dirty.insert(key.clone());
-                all.push((key, block, revision));
-            } else {
-                warn!(block = %key, "a lease of this node was taken back while it was away; its journal is dropped");
-                self.journal_write(&key, Block::default(), revision)?;
-            }
-        }
-        info!(leases = self.leases.count(), blocks = all.len(), "restored");
-        Ok(all)
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
-        let elsewhere: Vec<BlockKey> = keys.iter().filter(|key| !self.is_local(key)).cloned().collect();
-        let found = if elsewhere.is_empty() { Vec::new() } else { self.remote.read(&elsewhere)? };
-        let mut found = elsewhere.into_iter().zip(found).collect::<BTreeMap<_, _>>();
-        for (key, (block, revision)) in found.iter().filter(|(key, _)| Leases::records(key)) {
-            self.leases.see(key, block, *revision, &self.node);
-        }
-        keys.iter()
-            .map(|key| match found.remove(key) {
-                Some(found) => Ok(found),
-                None => self.journalled(key),
-            })
-            .collect()
-    }
-
-    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
-        let all_conflict = || vec![Written::Conflict; batch.blocks.len()];
-        // A lease that this very batch takes decides where the blocks in it go, so leases come first.
-        let (first, rest): (Vec<&BlockWrite>, Vec<&BlockWrite>) =
-            batch.blocks.iter().partition(|write| Leases::records(&write.key));
-        let mut done: BTreeMap<&BlockKey, Written> = BTreeMap::new();
-        let write_remote = |store: &mut Self, writes: &[&BlockWrite]| -> Result<Vec<Written>, StoreError> {
-            let owned: Vec<BlockWrite> = writes.iter().map(|&write| write.clone()).collect();
-            if owned.is_empty() { Ok(Vec::new()) } else { store.write_remote(&owned) }
-        };
-        let written = write_remote(self, &first)?;
-        if written.contains(&Written::Conflict) {
-            return Ok(all_conflict());
-        }
-        done.extend(first.iter().map(|write| &write.key).zip(written));
-        let (leased, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) = rest.into_iter().partition(|write| {
-            let mask = self.leases.mask(&write.key);
-            mask != 0 && write.changed & !mask == 0
-        });
-        let fresh: Vec<&BlockWrite> = leased.iter().copied().filter(|write| !self.is_local(&write.key)).collect();
-        if !fresh.is_empty() {
-            // As it is now that nobody else may write these slots.
-            let keys: Vec<BlockKey> = fresh.iter().map(|write| write.key.clone()).collect();
-            let found = self.remote.read(&keys)?;
-            let mut unexpected = false;
-            for (write, (block, revision)) in fresh.iter().zip(found) {
-                unexpected |= revision != write.expected;
-                self.adopt(&write.key, block, revision)?;
-            }
-            if unexpected {
-                return Ok(all_conflict());
-            }
-        }
-        let written = write_remote(self, &shared)?;
-        if written.contains(&Written::Conflict) {
-            return Ok(all_conflict());
-        }
-        done.extend(shared.iter().map(|write| &write.key).zip(written));
-        let mut local: Vec<BlockWrite> = leased.into_iter().cloned().collect();
-        for write in &mut local {
-            if fresh.iter().any(|fresh| fresh.key == write.key) {
-                // The engine knows it by the revision of the API server still.
-                write.expected = self.journalled(&write.key)?.1;
-            }
-        }
-        let written = self.local.write(Batch { blocks: &local, ..batch })?;
-        for (write, outcome) in local.iter().zip(&written) {
-            if matches!(outcome, Written::As(_)) {
-                self.dirty.insert(write.key.clone());
-            }
-        }
-        let local = local.iter().map(|write| &write.key).zip(written).collect::<BTreeMap<_, _>>();
-        let outcome = |write: &BlockWrite| done.get(&write.key).or_else(|| local.get(&write.key)).copied();
-        Ok(batch.blocks.iter().map(|write| outcome(write).unwrap_or(Written::Conflict)).collect())
-    }
-
-    fn stamps(&self) -> Vec<Stamp> {
-        self.local.stamps()
-    }
-
-    fn waits(&self, _durable: bool) -> bool {
-        true
-    }
-
-    fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
-        let changed = self.remote.changed()?;
-        self.see_leases(&changed);
-        Ok(changed.into_iter().filter(|(key, ..)| !self.is_local(key)).collect())
-    }
-
-    fn follows(&self, key: &BlockKey, block: &Block) -> bool {
-        self.is_local(key) || self.remote.follows(key, block)
-    }
-
-    fn is_unsure(&self) -> bool {
-        self.remote.is_unsure()
-    }
-
-    fn give_way(&mut self, attempt: u32) {
-        self.remote.give_way(attempt);
-    }
 }

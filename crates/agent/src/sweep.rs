@@ -1,7 +1,8 @@
 //! Holders whose pods are gone: the runtime should have said DEL, and did not.
 //!
-//! An address is freed only if its pod was missing in two looks, the second right before, each a consistent list of the
-//! node's pods. If the server cannot be asked, nothing is freed.
+//! An address is freed only if its pod was missing in two looks, each a consistent list of the node's pods, and if it is
+//! nowhere else either: right before, the server is asked for the pod by name, whatever node it is on. A pod that is not
+//! where its record says is alive all the same. If the server cannot be asked, nothing is freed.
 
 use crate::agent::Agent;
 use berth_core::block::State;
@@ -20,16 +21,31 @@ pub(crate) struct Sweep {
     missing: BTreeMap<String, Instant>,
 }
 
+/// Namespace, name and UID of a pod.
+type Who = (String, String, String);
+
+/// Of pods that are missing, those that are nowhere.
+fn nowhere(agent: &Agent, missing: HashSet<Who>) -> HashSet<String> {
+    let is_nowhere = |(namespace, name, uid): &Who| match agent.pods.is_alive(namespace, name, uid) {
+        Ok(alive) => !alive,
+        Err(error) => {
+            debug!(%error, name, "cannot tell whether a pod lives; nothing of it is freed");
+            false
+        }
+    };
+    missing.into_iter().filter(is_nowhere).map(|(_, _, uid)| uid).collect()
+}
+
 impl Sweep {
     /// One look; what it frees was missing before too.
     pub(crate) fn look(&mut self, agent: &Agent, missing_for: Duration) {
         let node = &agent.node;
         // Holders first, pods second: a pod that came in between is among the living.
-        let holders: HashSet<String> = agent.engine.read(|ipam| {
+        let holders: HashSet<Who> = agent.engine.read(|ipam| {
             let active = ipam.slots().filter(|(_, _, view)| view.state == State::Active);
             let own = active.filter_map(|(_, _, view)| view.holder());
             own.filter(|holder| holder.kind == Kind::Container && holder.node == *node && !holder.uid.is_empty())
-                .map(|holder| holder.uid)
+                .map(|holder| (holder.namespace, holder.pod, holder.uid))
                 .collect()
         });
         let living: HashSet<String> = match agent.pods.living() {
@@ -37,17 +53,13 @@ impl Sweep {
             Err(error) => return debug!(%error, "cannot tell which pods live; nothing is freed"),
         };
         agent.forget_endpoints(&living);
-        self.missing.retain(|uid, _| holders.contains(uid) && !living.contains(uid));
+        let holders: HashSet<Who> = holders.into_iter().filter(|(_, _, uid)| !living.contains(uid)).collect();
         let now = Instant::now();
-        for uid in holders.difference(&living) {
-            self.missing.entry(uid.clone()).or_insert(now);
-        }
-        let gone: HashSet<String> = self
-            .missing
-            .iter()
-            .filter(|(_, since)| now.duration_since(**since) >= missing_for)
-            .map(|(uid, _)| uid.clone())
-            .collect();
+        let before = std::mem::take(&mut self.missing);
+        let since = |uid: &String| before.get(uid).copied().unwrap_or(now);
+        self.missing = holders.iter().map(|(_, _, uid)| (uid.clone(), since(uid))).collect();
+        let long = |(_, _, uid): &Who| now.duration_since(since(uid)) >= missing_for;
+        let gone = nowhere(agent, holders.into_iter().filter(long).collect());
         if gone.is_empty() {
             return;
         }

@@ -83,6 +83,7 @@ impl World {
                 listen: None,
                 missing_for: None,
                 empty_for: None,
+                idle_lease_for: None,
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

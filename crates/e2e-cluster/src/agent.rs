@@ -1,5 +1,6 @@
 //! `berth agent` as a process.
 
+use crate::proxy::Proxy;
 use crate::world::Pod;
 use berth_e2e::{Call, Ran, binaries, until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -17,13 +19,96 @@ pub struct Agent {
     kubeconfig: PathBuf,
     dir: PathBuf,
     child: Mutex<Option<Child>>,
+    /// The way to the API server, if it is one that can fail.
+    proxy: Option<Proxy>,
+    /// Arguments beyond those that every agent here has.
+    arguments: Vec<String>,
+    /// What the plugin's configuration says unless a call says otherwise.
+    ipam: Value,
+    /// The boot that the machine seems to be in, if it is not the real one.
+    boot: Mutex<Option<String>>,
 }
 
 impl Agent {
     pub(crate) fn new(node: &str, kubeconfig: &Path, dir: &Path) -> Self {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join("run")).unwrap();
         let (node, kubeconfig, dir) = (node.to_owned(), kubeconfig.to_owned(), dir.to_owned());
-        Self { node, kubeconfig, dir, child: Mutex::new(None) }
+        let (proxy, arguments, ipam) = (None, Vec::new(), json!({}));
+        Self { node, kubeconfig, dir, child: Mutex::new(None), proxy, arguments, ipam, boot: Mutex::default() }
+    }
+
+    /// The same with more arguments, and keys that the plugin's configuration has.
+    pub(crate) fn with(mut self, arguments: &[&str], ipam: Value) -> Self {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.ipam = ipam;
+        self
+    }
+
+    /// The same behind a proxy.
+    pub(crate) fn behind_proxy(mut self) -> Self {
+        self.proxy = Some(Proxy::start(&self.kubeconfig));
+        self
+    }
+
+    /// Its way to the API server.
+    ///
+    /// # Panics
+    /// If it is not behind a proxy.
+    #[must_use]
+    pub fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().unwrap()
+    }
+
+    /// Its node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The process, for signals.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(self.child.lock().unwrap().as_ref().unwrap())
+    }
+
+    /// Starts it again if something has ended it; whether it had.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn revive(&self) -> bool {
+        let ended = match &mut *self.child.lock().unwrap() {
+            Some(child) => child.try_wait().unwrap().is_some(),
+            None => true,
+        };
+        if ended {
+            self.start();
+        }
+        ended
+    }
+
+    /// Lets the machine boot, as far as the next start can tell. Needs root.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn boot(&self, id: &str) {
+        *self.boot.lock().unwrap() = Some(id.to_owned());
+    }
+
+    /// Loses what it keeps on disk. It must not run.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn lose_state(&self) {
+        fs::remove_dir_all(self.dir.join("state")).unwrap();
+    }
+
+    /// What its queue of deletions has.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        fs::read_dir(self.dir.join("run/queue")).map_or(0, Iterator::count)
     }
 
     /// Starts it and waits until it answers.
@@ -42,10 +127,21 @@ impl Agent {
     pub fn spawn(&self) {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut command = Command::new(binaries::berth());
+        if let Some(boot) = &*self.boot.lock().unwrap() {
+            let file = self.dir.join("boot_id");
+            fs::write(&file, format!("{boot}\n")).unwrap();
+            // exec: the agent keeps the process ID that is ours to end.
+            let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+            command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", script]).arg(file).arg(binaries::berth());
+        }
         command.args(["agent", "--node-name", &self.node, "--listen", "none", "--missing-for", "2"]);
         command.args(["--empty-for", "3"]);
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--socket").arg(self.socket());
-        command.arg("--state-dir").arg(self.dir.join("state"));
+        command.arg("--state-dir").arg(self.dir.join("state")).args(&self.arguments);
+        if let Some(proxy) = &self.proxy {
+            command.arg("--api-server").arg(proxy.url());
+        }
         command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         *self.child.lock().unwrap() = Some(command.spawn().unwrap());
@@ -61,6 +157,12 @@ impl Agent {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join("run/berth.sock")
+    }
+
+    /// Whether it takes requests, though it may not answer them yet.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        UnixStream::connect(self.socket()).is_ok()
     }
 
     /// Whether it answers a request at all.
@@ -114,6 +216,9 @@ impl Agent {
     #[must_use]
     pub fn config(&self, extra: &Value) -> Value {
         let mut ipam = self.ipam();
+        for (key, value) in self.ipam.as_object().into_iter().flatten() {
+            ipam[key] = value.clone();
+        }
         for (key, value) in extra.as_object().into_iter().flatten() {
             ipam[key] = value.clone();
         }

@@ -4,6 +4,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`world`] | the API server with Berth's kinds, its nodes and pods |
+//! | [`corner`] | a part of a shared world, for one test: its own nodes, pools and addresses |
+//! | [`proxy`] | a way to the API server that fails when it is told to |
 //! | [`agent`] | `berth agent` as a process: started, stopped, killed |
 //! | [`controller`] | `berth controller` likewise |
 //!
@@ -12,8 +14,12 @@
 
 pub mod agent;
 pub mod controller;
+pub mod corner;
+pub mod proxy;
 pub mod world;
 
 pub use agent::Agent;
 pub use controller::Controller;
+pub use corner::{Corner, Live};
+pub use proxy::{Fault, Proxy, Seen};
 pub use world::{Pod, World};

@@ -5,7 +5,9 @@ use crate::controller::Controller;
 use berth_cluster::{ControlPlane, Options, or_skip};
 use berth_e2e::{binaries, succeed};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// The agent's own account, as it is installed.
@@ -53,6 +55,14 @@ impl World {
         // Without a controller manager nobody makes the account that every pod of a namespace has.
         plane.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}").unwrap();
         Some(Self { plane, dir: TempDir::new().unwrap() })
+    }
+
+    /// The one world of this test program, which all its tests share, each in its [corner](crate::Corner). It ends with
+    /// the program.
+    #[must_use]
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<World>> = OnceLock::new();
+        SHARED.get_or_init(Self::start).as_ref()
     }
 
     /// Applies a manifest.
@@ -206,6 +216,11 @@ impl World {
         let agent = Agent::new(node, &kubeconfig, &self.dir.path().join(node));
         agent.start();
         agent
+    }
+
+    /// Where files of agents go.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// The blocks as the API server has them: name and how many addresses are in use.

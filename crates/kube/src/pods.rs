@@ -46,11 +46,15 @@ pub fn find(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<(Po
     Ok(found.map(|pod| (read(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
 }
 
-/// A pod of the cluster, as a check sees it.
+/// A pod as it says it is.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// Namespace and name.
     pub name: String,
+    /// Whether it is being deleted.
+    pub is_leaving: bool,
+    /// Whether another pod of its name is to be expected.
+    pub has_stable_name: bool,
     /// Its UID, and for a static pod the one that the runtime knows.
     pub uids: Vec<String>,
     /// The addresses it says it has.
@@ -68,18 +72,21 @@ pub struct Running {
 pub fn all(cluster: &Cluster) -> Result<Vec<Running>, CallError> {
     let api: Api<ApiPod> = Api::all(cluster.client().clone());
     let pods = cluster.wait(api.list(&ListParams::default()))?;
-    let row = |pod: ApiPod| {
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let ips = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
-        Running {
-            name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
-            uids: uids(&pod.metadata).collect(),
-            addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
-            runs: !has_ended(&pod),
-            on_host_network: pod.spec.as_ref().is_some_and(|spec| spec.host_network.unwrap_or(false)),
-        }
-    };
-    Ok(pods.items.into_iter().map(row).collect())
+    Ok(pods.items.iter().map(running).collect())
+}
+
+fn running(pod: &ApiPod) -> Running {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let ips = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+    Running {
+        name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
+        is_leaving: pod.metadata.deletion_timestamp.is_some(),
+        has_stable_name: read(&pod.metadata).has_stable_name(),
+        uids: uids(&pod.metadata).collect(),
+        addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
+        runs: !has_ended(pod),
+        on_host_network: pod.spec.as_ref().is_some_and(|spec| spec.host_network.unwrap_or(false)),
+    }
 }
 
 fn has_ended(pod: &ApiPod) -> bool {
@@ -129,6 +136,30 @@ impl Pods {
         Ok(found.map(|object| Arc::new(read(&object.metadata))).filter(|pod| is_meant(pod, uid)))
     }
 
+    /// Whether a pod is there and has not ended, as of now, on whatever node.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    pub fn is_alive(&self, namespace: &str, name: &str, uid: &str) -> Result<bool, CallError> {
+        let api: Api<ApiPod> = Api::namespaced(self.cluster.client().clone(), namespace);
+        let found = self.cluster.wait(api.get_opt(name))?;
+        Ok(found.is_some_and(|pod| !has_ended(&pod) && uids(&pod.metadata).any(|known| known == uid)))
+    }
+
+    /// The pods of this node that have not ended, as of now, with the addresses that their kubelet has told of.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    pub fn running(&self) -> Result<Vec<Running>, CallError> {
+        let api: Api<ApiPod> = Api::all(self.cluster.client().clone());
+        let pods = self.cluster.wait(api.list(&ListParams::default().fields(&self.own_that_live())))?;
+        Ok(pods.items.iter().map(running).filter(|pod| !pod.on_host_network).collect())
+    }
+
+    fn own_that_live(&self) -> String {
+        format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", self.node)
+    }
+
     /// The UIDs of the pods of this node, as of now and not of some cache; of those that have ended for good, none.
     ///
     /// # Errors
@@ -136,8 +167,7 @@ impl Pods {
     pub fn living(&self) -> Result<Vec<String>, CallError> {
         let api: Api<ApiPod> = Api::all(self.cluster.client().clone());
         // The server leaves out those that have ended, and all of the others but their metadata: pods are large.
-        let own = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", self.node);
-        let pods = self.cluster.wait(api.list_metadata(&ListParams::default().fields(&own)))?;
+        let pods = self.cluster.wait(api.list_metadata(&ListParams::default().fields(&self.own_that_live())))?;
         Ok(pods.items.iter().flat_map(|pod| uids(&pod.metadata)).collect())
     }
 }

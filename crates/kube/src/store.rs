@@ -140,6 +140,12 @@ impl KubeStore {
         std::mem::take(&mut lock(&self.news).wanted).into_iter().collect()
     }
 
+    /// Whether it is not known if the last write of a block was made.
+    #[must_use]
+    pub fn doubts(&self, key: &BlockKey) -> bool {
+        lock(&self.news).doubtful.contains(key)
+    }
+
     /// Writes blocks that nobody waits for; an answer for each, in order. One that is not answered is simply tried again.
     #[must_use]
     pub fn write_behind(&self, writes: &[BlockWrite]) -> Vec<Result<Written, CallError>> {
@@ -187,7 +193,9 @@ impl BlockStore for KubeStore {
         });
         written.map_err(|error| {
             // Any of them may have been written all the same: they are read before anything is built on them.
-            lock(&self.news).doubtful.extend(batch.blocks.iter().map(|write| write.key.clone()));
+            if !matches!(error, CallError::Down) {
+                lock(&self.news).doubtful.extend(batch.blocks.iter().map(|write| write.key.clone()));
+            }
             unreachable(&error)
         })
     }

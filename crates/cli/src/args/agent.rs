@@ -37,4 +37,7 @@ pub struct AgentArgs {
     /// For how many seconds a block must have been empty before its IPBlock is deleted
     #[arg(long, value_name = "SECONDS", env = "BERTH_EMPTY_FOR", hide_env_values = true, default_value_t = 600)]
     pub empty_for: u64,
+    /// For how many seconds a node has a lease before it gives it back unused; one of each pool stays
+    #[arg(long, value_name = "SECONDS", env = "BERTH_IDLE_LEASE_FOR", hide_env_values = true, default_value_t = 60)]
+    pub idle_lease_for: u64,
 }

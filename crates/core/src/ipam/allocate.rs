@@ -204,6 +204,10 @@ impl Ipam {
             if let Some(view) = taken {
                 return Err(Error::taken(address, view.holder().as_ref()));
             }
+            if self.in_barred_lease(candidate.pool, address) {
+                let reason = "what is in use in its lease is being found out; try again".to_owned();
+                return Err(Error::AddressReserved { address, reason });
+            }
             self.may_take(candidate.pool, key.unit(slot), &request.subject.node, now)
                 .map_err(|reason| Error::AddressReserved { address, reason })?;
             return Ok(self.give(candidate.pool, key.unit(slot), request, now, Reason::Requested));

@@ -244,6 +244,7 @@ impl Ipam {
         let window = |prefix: Cidr| whole_units(prefix.range(), unit_len).into_iter().flat_map(inside);
         let clipped = |windows: Vec<Window>| windows.into_iter().filter(|w| w.0 <= w.1).collect::<Vec<Window>>();
         let own = leased.iter().filter_map(|&id| self.unit(id).map(|(plane, unit)| plane.prefix(unit)));
+        let own = own.filter(|&prefix| !self.is_barred(&name, prefix));
         let own = clipped(own.flat_map(window).collect());
         let mut pick = self.pools[pool].index.next(now, entropy, &own);
         let mut count = leased.len();

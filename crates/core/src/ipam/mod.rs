@@ -15,6 +15,7 @@ mod pool_index;
 mod present;
 mod reason;
 mod reclaim;
+mod recognise;
 mod release;
 mod request;
 mod runs;
@@ -136,6 +137,8 @@ pub struct Ipam {
     clock: Time,
     /// Set if others give out from the same pools: then each searches in a place of its own.
     apart: Option<Entropy>,
+    /// Leases from which nothing is given out, because what is in use in them is not known for sure.
+    barred: Vec<(String, Cidr)>,
 }
 
 impl Ipam {

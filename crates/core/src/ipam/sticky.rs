@@ -93,7 +93,11 @@ impl Ipam {
         if holder.uid.is_empty() {
             return;
         }
-        let all = self.find_pod(&holder.uid, &holder.network, &holder.ifname);
+        // What was recognised by looking at the pod has no network, and is older than whatever has.
+        let mut all = self.find_pod(&holder.uid, "", &holder.ifname);
+        if !holder.network.is_empty() {
+            all.extend(self.find_pod(&holder.uid, &holder.network, &holder.ifname));
+        }
         let container = |id: SlotId| self.view(id).and_then(|view| view.holder()).map(|holder| holder.id);
         let Some(grace) = all.last().and_then(|&id| container(id)) else { return };
         let is_old = |&id: &SlotId| self.view(id).is_some_and(|view| !view.is_container(&grace));
@@ -108,7 +112,8 @@ impl Ipam {
 /// nobody tells it, a pod of the same name on the same node does, since a node runs one sandbox of a pod at a time.
 fn replaces(new: &Holder, old: &Holder) -> bool {
     // Another interface of the pod is another user of the address, not a new sandbox.
-    if new.id == old.id || new.ifname != old.ifname || new.network != old.network {
+    let same_network = new.network == old.network || (old.network.is_empty() && !old.uid.is_empty());
+    if new.id == old.id || new.ifname != old.ifname || !same_network {
         return false;
     }
     if !old.uid.is_empty() || !new.uid.is_empty() {

@@ -1,0 +1,186 @@
+//! The store as the engine sees it: which block goes where.
+
+use super::ClusterStore;
+use crate::leases::Leases;
+use berth_core::block::{Block, BlockKey};
+use berth_core::ipam::Stamp;
+use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
+use std::collections::BTreeMap;
+use tracing::{info, warn};
+
+impl BlockStore for ClusterStore {
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
+        let all = self.remote.list()?;
+        self.see_leases(&all);
+        self.hand_over()?;
+        let (own, mut others): (Vec<Stored>, Vec<Stored>) = all.into_iter().partition(|(key, ..)| self.is_local(key));
+        for (key, block, revision) in own {
+            self.learn(&key, block, revision);
+            self.refresh(&key)?;
+        }
+        for (key, ..) in &others {
+            self.handed_over.remove(key);
+        }
+        others.extend(self.local.list()?);
+        Ok(others)
+    }
+
+    /// The leases of this node say which blocks the journal has the truth of.
+    fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
+        let own = self.remote.list_own()?;
+        self.see_leases(&own);
+        let (leased, shared): (Vec<Stored>, Vec<Stored>) =
+            own.into_iter().partition(|(key, ..)| self.leases.mask(key) != 0);
+        for (key, block, revision) in leased {
+            self.adopt(&key, block, revision)?;
+        }
+        let mut all = shared;
+        for (key, block, revision) in self.local.list()? {
+            if self.is_local(&key) {
+                all.push((key, block, revision));
+            } else if self.leases.mask(&key) != 0 {
+                // The API server has not heard of it at all.
+                self.known.insert(key.clone(), Default::default());
+                self.dirty.insert(key.clone());
+                all.push((key, block, revision));
+            } else {
+                warn!(block = %key, "a lease of this node was taken back while it was away; its journal is dropped");
+                self.journal_write(&key, Block::default(), revision)?;
+            }
+        }
+        info!(leases = self.leases.count(), blocks = all.len(), "restored");
+        Ok(all)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
+        let elsewhere = |key: &&BlockKey| !self.is_local(key) || self.is_divided(key);
+        let elsewhere: Vec<BlockKey> = keys.iter().filter(elsewhere).cloned().collect();
+        let found = if elsewhere.is_empty() { Vec::new() } else { self.remote.read(&elsewhere)? };
+        let mut found = elsewhere.into_iter().zip(found).collect::<BTreeMap<_, _>>();
+        for (key, (block, revision)) in found.iter().filter(|(key, _)| Leases::records(key)) {
+            self.leases.see(key, block, *revision, &self.node);
+        }
+        self.hand_over()?;
+        keys.iter()
+            .map(|key| match found.remove(key) {
+                Some((block, revision)) if self.is_local(key) => {
+                    self.learn(key, block, revision);
+                    self.refresh(key)
+                }
+                Some(found) => {
+                    self.handed_over.remove(key);
+                    Ok(found)
+                }
+                None => self.journalled(key),
+            })
+            .collect()
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
+        let all_conflict = || vec![Written::Conflict; batch.blocks.len()];
+        // A lease that this very batch takes decides where the blocks in it go, so leases come first.
+        let (first, rest): (Vec<&BlockWrite>, Vec<&BlockWrite>) =
+            batch.blocks.iter().partition(|write| Leases::records(&write.key));
+        let mut done: BTreeMap<&BlockKey, Written> = BTreeMap::new();
+        let write_remote = |store: &mut Self, writes: &[&BlockWrite]| -> Result<Vec<Written>, StoreError> {
+            let owned: Vec<BlockWrite> = writes.iter().map(|&write| write.clone()).collect();
+            if owned.is_empty() { Ok(Vec::new()) } else { store.write_remote(&owned) }
+        };
+        let written = write_remote(self, &first)?;
+        if written.contains(&Written::Conflict) {
+            return Ok(all_conflict());
+        }
+        done.extend(first.iter().map(|write| &write.key).zip(written));
+        let (mut leased, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) = rest.into_iter().partition(|write| {
+            let mask = self.leases.mask(&write.key);
+            mask != 0 && write.changed & !mask == 0
+        });
+        let (divided, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) =
+            shared.into_iter().partition(|write| self.is_local(&write.key));
+        if shared.iter().any(|write| self.handed_over.contains(&write.key)) {
+            return Ok(all_conflict());
+        }
+        let fresh: Vec<&BlockWrite> = leased.iter().copied().filter(|write| !self.is_local(&write.key)).collect();
+        if !fresh.is_empty() {
+            // As it is now that nobody else may write these slots.
+            let keys: Vec<BlockKey> = fresh.iter().map(|write| write.key.clone()).collect();
+            let found = self.remote.read(&keys)?;
+            let mut unexpected = false;
+            for (write, (block, revision)) in fresh.iter().zip(found) {
+                unexpected |= revision != write.expected;
+                self.adopt(&write.key, block, revision)?;
+            }
+            if unexpected {
+                return Ok(all_conflict());
+            }
+        }
+        let written = write_remote(self, &shared)?;
+        if written.contains(&Written::Conflict) {
+            return Ok(all_conflict());
+        }
+        done.extend(shared.iter().map(|write| &write.key).zip(written));
+        for write in divided {
+            if !self.write_through(write)? {
+                return Ok(all_conflict());
+            }
+            leased.push(write);
+        }
+        let mut local: Vec<BlockWrite> = leased.into_iter().cloned().collect();
+        for write in &mut local {
+            if fresh.iter().any(|fresh| fresh.key == write.key) {
+                // The engine knows it by the revision of the API server still.
+                write.expected = self.journalled(&write.key)?.1;
+            }
+        }
+        let written = self.local.write(Batch { blocks: &local, ..batch })?;
+        for (write, outcome) in local.iter().zip(&written) {
+            if matches!(outcome, Written::As(_)) {
+                self.dirty.insert(write.key.clone());
+            }
+        }
+        let local = local.iter().map(|write| &write.key).zip(written).collect::<BTreeMap<_, _>>();
+        let outcome = |write: &BlockWrite| done.get(&write.key).or_else(|| local.get(&write.key)).copied();
+        Ok(batch.blocks.iter().map(|write| outcome(write).unwrap_or(Written::Conflict)).collect())
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        self.local.stamps()
+    }
+
+    fn waits(&self, _durable: bool) -> bool {
+        true
+    }
+
+    fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
+        let changed = self.remote.changed()?;
+        self.see_leases(&changed);
+        self.hand_over()?;
+        let mut news = std::mem::take(&mut self.news);
+        for (key, block, revision) in changed {
+            if self.is_divided(&key) {
+                self.learn(&key, block, revision);
+                let (block, at) = self.refresh(&key)?;
+                news.push((key, block, at));
+            } else if !self.is_local(&key) {
+                news.push((key, block, revision));
+            }
+        }
+        Ok(news)
+    }
+
+    fn follows(&self, key: &BlockKey, block: &Block) -> bool {
+        self.is_local(key) || self.remote.follows(key, block)
+    }
+
+    fn is_unsure(&self) -> bool {
+        self.remote.is_unsure()
+    }
+
+    fn give_way(&mut self, attempt: u32) {
+        self.remote.give_way(attempt);
+    }
+}
