@@ -18,14 +18,24 @@ pub(crate) fn run() -> Result<()> {
 
 /// Builds the CNI plugin.
 pub(crate) fn plugin() -> Result<PathBuf> {
+    small_and_static("berth-cni")
+}
+
+/// Builds what benchmarks put in the place of a plugin, to time it.
+pub(crate) fn stand_in() -> Result<PathBuf> {
+    small_and_static("timed-ipam")
+}
+
+/// Builds the program of a package as a plugin should be.
+fn small_and_static(package: &str) -> Result<PathBuf> {
     let triple = host_triple()?;
     // Other flags mean other artefacts; in a directory of their own they do not throw away those of normal builds.
     let target = sh::target_dir().join("plugin");
-    let mut cargo = sh::cargo(&["build", "--package", "berth-cni", "--profile", "plugin"]);
+    let mut cargo = sh::cargo(&["build", "--package", package, "--profile", "plugin"]);
     // Without an explicit target the flags would reach proc macros, which cannot be static.
     cargo.args(["--target", &triple]).arg("--target-dir").arg(&target).env("RUSTFLAGS", STATIC);
     sh::run(&mut cargo)?;
-    ship(&target.join(triple).join("plugin/berth-cni"))
+    ship(&target.join(triple).join("plugin").join(package))
 }
 
 /// Builds the daemon and command line.

@@ -9,11 +9,9 @@
 //! |---|---|
 //! | [`world`] | the control plane, nodes, pods and agents |
 //! | [`drive`] | requests at the agents' sockets, every answer checked |
-//! | [`counters`] | what the API server and etcd counted |
 //! | [`runs`] | the tables |
 //! | [`outage`] | load while the API server stands still |
 
-mod counters;
 mod drive;
 mod outage;
 mod runs;

@@ -1,10 +1,10 @@
 //! The tables.
 
-use crate::counters::{Counters, Spent};
 use crate::drive::{Container, Held, Round, Verb, containers, one_each, round};
 use crate::world::World;
 use anyhow::Result;
 use berth_bench::rows::Rows;
+use berth_cluster::counters::{Counters, Spent};
 use serde_json::{Value, json};
 use std::fmt;
 use std::thread;
@@ -116,7 +116,7 @@ fn counted(
     if behind {
         thread::sleep(BEHIND);
     }
-    let spent = Counters::read(&world.plane)?.since(&before);
+    let spent = Counters::read(&world.plane)?.since(&before).of_agents();
     Ok((seen, spent))
 }
 
@@ -249,7 +249,7 @@ pub(crate) fn paced(world: &World, lasting: Duration, summary: &mut Summary) -> 
             thread::sleep(Duration::from_millis(500).saturating_sub(tick.elapsed()));
         }
         thread::sleep(BEHIND);
-        let spent = Counters::read(&world.plane)?.since(&before);
+        let spent = Counters::read(&world.plane)?.since(&before).of_agents();
         total.took = began.elapsed();
         table.print(&row(&format!("{kind}: ADD"), &total, &spent));
         notes.take(kind, &total, &spent);

@@ -7,7 +7,7 @@ use crate::node_files::SANDBOX_IMAGE;
 use crate::process::until;
 use crate::tools;
 use crate::underlay::Underlay;
-use crate::{image, pod_network};
+use crate::{cgroups, image, pod_network};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -87,6 +87,7 @@ impl Cluster {
             apiserver_flags: options.apiserver_flags.clone(),
             controller_manager_flags: options.controller_manager_flags.clone(),
         })?;
+        cgroups::weigh();
         let mut cluster = Self { nodes: Vec::new(), plane, underlay };
         let images = cluster.write_images()?;
         cluster.nodes = cluster.start_nodes(options, &images)?;

@@ -8,6 +8,7 @@
 //! | [`tools`] | the programs, built once from pinned Go modules into a cache |
 //! | [`control_plane`] | etcd and the API server, with or without controllers and scheduler; up in seconds |
 //! | [`cluster`] | a control plane and nodes that run pods |
+//! | [`counters`] | what the API server and etcd counted |
 //! | [`berth`] | Berth, installed on it from its manifests |
 //! | [`node`] | a machine of its own, as far as Kubernetes can tell: containerd and a kubelet in namespaces |
 //! | [`underlay`] | the network that nodes are in |
@@ -22,6 +23,7 @@ mod certificates;
 mod cgroups;
 pub mod cluster;
 pub mod control_plane;
+pub mod counters;
 mod daemons;
 pub mod error;
 pub mod image;

@@ -18,6 +18,7 @@ use crate::sandbox::{self, Sandbox};
 use crate::tools::Tool;
 use crate::underlay::Underlay;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -217,12 +218,23 @@ impl Node {
     /// # Errors
     /// If no such pod runs here.
     pub fn pod_addresses(&self, namespace: &str, name: &str) -> Result<Vec<IpAddr>> {
-        let output = self.in_pod(namespace, name, &["ip", "-json", "addr"])?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Error::Invalid(format!("pod {namespace}/{name}: {text}")));
-        }
-        sandbox::addresses(&output.stdout)
+        self.addresses_in(&self.sandbox(namespace, name)?.netns)
+    }
+
+    fn addresses_in(&self, netns: &str) -> Result<Vec<IpAddr>> {
+        sandbox::addresses(
+            run(self.command("nsenter").arg(format!("--net={netns}")).args(["--", "ip", "-json", "addr"]))?.as_bytes(),
+        )
+    }
+
+    /// The same of all pods of a namespace that run here, by their names.
+    ///
+    /// # Errors
+    /// If one of them goes meanwhile.
+    pub fn pods_addresses(&self, namespace: &str) -> Result<BTreeMap<String, Vec<IpAddr>>> {
+        let sandboxes = sandbox::all(&self.tasks(), namespace)?;
+        let addresses = |sandbox: &Sandbox| self.addresses_in(&sandbox.netns);
+        sandboxes.iter().map(|(name, sandbox)| Ok((name.clone(), addresses(sandbox)?))).collect()
     }
 
     /// Runs a program of the machine in a pod's network namespace.
@@ -252,8 +264,12 @@ impl Node {
         Ok(self.sandbox(namespace, name)?.netns)
     }
 
+    fn tasks(&self) -> PathBuf {
+        self.dir.join(TASKS).join("k8s.io")
+    }
+
     fn sandbox(&self, namespace: &str, name: &str) -> Result<Sandbox> {
-        let found = sandbox::find(&self.dir.join(TASKS).join("k8s.io"), namespace, name)?;
+        let found = sandbox::all(&self.tasks(), namespace)?.remove(name);
         found.ok_or_else(|| Error::Invalid(format!("{}: no pod {namespace}/{name} runs here", self.name)))
     }
 

@@ -5,6 +5,7 @@
 
 use crate::error::{Context, Error, Result};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -27,26 +28,27 @@ impl Sandbox {
     }
 }
 
-/// The sandbox of a pod. `tasks` has a directory for each container.
-pub(crate) fn find(tasks: &Path, namespace: &str, name: &str) -> Result<Option<Sandbox>> {
+/// The sandboxes of a namespace's pods, by the names of the pods. `tasks` has a directory for each container.
+pub(crate) fn all(tasks: &Path, namespace: &str) -> Result<BTreeMap<String, Sandbox>> {
     let entries = fs::read_dir(tasks).context(|| format!("cannot read {}", tasks.display()))?;
-    let mut found = None;
+    let mut found: BTreeMap<String, Option<(_, Sandbox)>> = BTreeMap::new();
     for entry in entries.flatten() {
         // A container may go while we look; then it is not the one.
         let Ok(text) = fs::read_to_string(entry.path().join("config.json")) else { continue };
         let Ok(spec) = serde_json::from_str::<Value>(&text) else { continue };
         let about = |key: &str| spec["annotations"][format!("io.kubernetes.cri.{key}")].as_str().unwrap_or_default();
-        if (about("container-type"), about("sandbox-namespace"), about("sandbox-name")) != ("sandbox", namespace, name)
-        {
+        if (about("container-type"), about("sandbox-namespace")) != ("sandbox", namespace) {
             continue;
         }
         let changed = entry.metadata().and_then(|metadata| metadata.modified()).ok();
         let netns = spec["linux"]["namespaces"].as_array().into_iter().flatten();
         let netns = netns.filter(|it| it["type"] == "network").find_map(|it| it["path"].as_str().map(str::to_owned));
         // A pod of the host's network has none, and of two sandboxes the newer one is the pod's.
-        found = netns.map(|netns| (changed, Sandbox { netns, dir: entry.path() })).max(found);
+        let fresh = netns.map(|netns| (changed, Sandbox { netns, dir: entry.path() }));
+        let known = found.entry(about("sandbox-name").to_owned()).or_default();
+        *known = fresh.max(known.take());
     }
-    Ok(found.map(|(_, sandbox)| sandbox))
+    Ok(found.into_iter().filter_map(|(name, found)| Some((name, found?.1))).collect())
 }
 
 /// The addresses that `ip -json addr` printed, without loopback and link-local ones.
@@ -87,8 +89,9 @@ mod tests {
             fs::write(dir.path().join(id).join("config.json"), spec.to_string()).unwrap();
         }
         fs::write(dir.path().join("a/init.pid"), "17").unwrap();
-        let found = find(dir.path(), "default", "web").unwrap().unwrap();
-        assert_eq!((&*found.netns, found.pid().unwrap()), ("/run/netns/a", 17));
-        assert_eq!(find(dir.path(), "kube-system", "web").unwrap(), None);
+        let found = all(dir.path(), "default").unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["other", "web"]);
+        assert_eq!((&*found["web"].netns, found["web"].pid().unwrap()), ("/run/netns/a", 17));
+        assert!(all(dir.path(), "kube-system").unwrap().is_empty());
     }
 }

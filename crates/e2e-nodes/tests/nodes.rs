@@ -180,14 +180,6 @@ fn places(lab: &Lab, pods: &[Pod]) -> Places {
     pods.iter().map(|pod| (pod.name.clone(), (pod.node.clone(), lab.addresses(pod).unwrap()))).collect()
 }
 
-/// How many addresses are kept for pods that have others now.
-fn left_behind(seen: &[&Places]) -> u64 {
-    let of = |places: &Places| places.values().flat_map(|(_, own)| own.clone()).collect::<BTreeSet<_>>();
-    let all: BTreeSet<IpAddr> = seen.iter().flat_map(|places| of(places)).collect();
-    let now = seen.last().map(|places| of(places)).unwrap_or_default();
-    all.difference(&now).count() as u64
-}
-
 fn sticky(lab: &mut Lab) {
     lab.pool("kept", 5, 1, 100, &json!({"sticky": {"keep": "10m"}}));
     lab.pool6("kept6", 5, &json!({"sticky": {"keep": "10m"}}));
@@ -197,7 +189,7 @@ fn sticky(lab: &mut Lab) {
     lab.kubectl("delete pods --selector app=db");
     db.wait(lab);
     let second = places(lab, &db.pods(lab));
-    lab.settle(left_behind(&[&first, &second]));
+    lab.settle(0);
     // One comes back on another node for certain.
     let node = &second["db-0"].0;
     lab.kubectl(&format!("cordon {node}"));
@@ -208,22 +200,12 @@ fn sticky(lab: &mut Lab) {
     assert_ne!(third["db-0"].0, *node);
     for (before, after) in [(&first, &second), (&second, &third)] {
         for (name, (node, own)) in before {
-            // An agent does not look yet for what another node keeps; it finds that by chance. Such a pod gets
-            // something else then, which is counted.
-            if after[name].0 == *node {
-                assert_eq!(after[name].1, *own, "{name} is back on {node}");
-            } else {
-                eprintln!(
-                    "    {name} moved, and {} its addresses",
-                    if after[name].1 == *own { "kept" } else { "lost" }
-                );
-            }
+            assert_eq!(after[name].1, *own, "{name} was on {node} and is on {}", after[name].0);
         }
     }
-    let kept = left_behind(&[&first, &second, &third]);
-    lab.settle(kept);
+    lab.settle(0);
     let held = lab.holders(&db.pods(lab)).len() as u64;
     db.delete(lab);
     // Kept for those that may come back.
-    lab.settle(kept + held);
+    lab.settle(held);
 }

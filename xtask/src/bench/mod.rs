@@ -1,4 +1,4 @@
-//! Benchmarks: side by side with a peer, the engine alone, many agents in a cluster.
+//! Benchmarks: side by side with a peer, the engine alone, many agents in a cluster, real pods.
 
 mod call;
 mod contestant;
@@ -8,8 +8,9 @@ mod leases;
 mod report;
 mod stats;
 
-use crate::{dist, sh};
-use anyhow::Result;
+use crate::packages::{self, NODE_PACKAGES};
+use crate::{dist, image, sh};
+use anyhow::{Result, bail};
 use berth_cluster::tools::{self, Tool};
 use berth_conformance::daemon::Daemon;
 
@@ -27,6 +28,8 @@ enum What {
     Engine,
     /// Many agents in a cluster: a real API server, their sockets, what a pod costs it
     Cluster(ClusterArgs),
+    /// Real pods on three real nodes, beside host-local: until all are ready, and until all addresses are free; root
+    Pods(PodsArgs),
 }
 
 #[derive(clap::Args)]
@@ -39,11 +42,22 @@ struct ClusterArgs {
     quick: bool,
 }
 
+#[derive(clap::Args)]
+struct PodsArgs {
+    /// How many pods a Deployment has; several numbers are measured one after another
+    #[arg(long, value_delimiter = ',', default_value = "100,300")]
+    pods: Vec<u16>,
+    /// How often each contestant has its turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: u8,
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::HostLocal(args) => host_local::run(args),
         What::Engine => engine(),
         What::Cluster(args) => cluster(args),
+        What::Pods(args) => pods(args),
     }
 }
 
@@ -74,5 +88,20 @@ fn cluster(args: &ClusterArgs) -> Result<()> {
     if args.quick {
         bench.arg("--quick");
     }
+    sh::run(&mut bench)
+}
+
+/// Kubelets and containers: Berth as it is installed, and host-local in its place.
+fn pods(args: &PodsArgs) -> Result<()> {
+    if let Some(why) = packages::ensure(&NODE_PACKAGES)? {
+        bail!("{why}");
+    }
+    tools::ensure(tools::ALL)?;
+    let (image, berth, stand_in) = (image::build()?, dist::static_daemon()?, dist::stand_in()?);
+    sh::run(&mut sh::cargo(&["build", "--release", "--package", "berth-bench-pods"]))?;
+    let mut bench = sh::command(sh::target_dir().join("release/berth-bench-pods"), &[]);
+    let pods: Vec<String> = args.pods.iter().map(u16::to_string).collect();
+    bench.arg("--pods").arg(pods.join(",")).arg("--rounds").arg(args.rounds.to_string());
+    bench.arg("--image").arg(image).arg("--berth").arg(berth).arg("--stand-in").arg(stand_in);
     sh::run(&mut bench)
 }
