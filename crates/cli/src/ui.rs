@@ -90,7 +90,7 @@ impl Ui {
     }
 
     /// Says something to the person, if there is one who wants to hear it. That nobody can is not an error.
-    pub(crate) fn note(&mut self, text: &str) {
+    pub fn note(&mut self, text: &str) {
         if !self.quiet {
             let _ = writeln!(self.err.writer, "{text}");
         }
