@@ -53,13 +53,14 @@ fn a_pod_that_is_quicker_than_its_pool_is_served_when_the_pool_is_there() {
     at_least_once(|n| {
         let name = format!("web{n}");
         let (pod, other) = (world.pod_of("n1", &name, 0, &asks()), world.pod("n1", &format!("other{n}"), &json!({})));
-        served_after_waiting(&agent, &pod, || {
+        let address = format!("10.9.0.{}", 10 + n);
+        let served = served_after_waiting(&agent, &pod, || {
             // Who asks for something else does not wait along.
             assert!(agent.address(&other, &other.uid).to_string().starts_with("10.8."));
-            let address = format!("10.9.0.{}", 10 + n);
             world.pool(&format!("app-{name}"), &pool_of(&name, &[&address]));
-            until("it to be served", || (agent.address(&pod, &pod.uid).to_string() == address).then_some(()));
-        })
+        });
+        assert_eq!(agent.address(&pod, &pod.uid).to_string(), address);
+        served
     });
 }
 
