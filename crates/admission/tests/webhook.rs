@@ -1,5 +1,5 @@
 //! The webhook beside a real API server: its words, its certificates as they change, and its absence.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use berth_admission::certificates::{Certificates, Terms};
 use berth_admission::keeper::{Keeper, Vault};
