@@ -1,5 +1,5 @@
 //! Requests as an API server sends them, and what is known, to answers.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use berth_admission::review::{Answer, Options, Request, View, may_go, review};
 use berth_core::holder::{Holder, Kind};

@@ -19,8 +19,8 @@ impl Ipam {
     /// [`Error::Invalid`] or [`Error::InUse`].
     pub fn admits(&self, next: &Config) -> Result<(), Error> {
         next.validate()?;
-        let own = self.pools.iter().filter(|state| state.pool.kind != LEASE_TYPE);
-        own.map(|state| self.keeps(&state.pool, self.config.subnet_of(&state.pool), next)).collect()
+        let mut own = self.pools.iter().filter(|state| state.pool.kind != LEASE_TYPE);
+        own.try_for_each(|state| self.keeps(&state.pool, self.config.subnet_of(&state.pool), next))
     }
 
     /// Whether everything of a pool that is in use, held or quarantined has its pool in `next` too.

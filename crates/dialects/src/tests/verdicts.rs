@@ -5,7 +5,7 @@ use crate::{Object, lower_all};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn object(kind: &str, name: &str, second: u8, uid: &str, spec: Value) -> Object {
+fn object(kind: &str, name: &str, second: u8, uid: &str, spec: &Value) -> Object {
     let stamp = format!("2026-01-01T00:00:{second:02}Z");
     let whole = json!({
         "apiVersion": "berth.io/v1alpha1", "kind": kind, "spec": spec,
@@ -15,7 +15,7 @@ fn object(kind: &str, name: &str, second: u8, uid: &str, spec: Value) -> Object 
 }
 
 fn pool(name: &str, second: u8, ranges: &[&str]) -> Object {
-    object("IPPool", name, second, name, json!({ "ranges": ranges }))
+    object("IPPool", name, second, name, &json!({ "ranges": ranges }))
 }
 
 fn refused<'a>(verdicts: &'a Verdicts<'_>) -> Vec<(&'a str, &'static str)> {
@@ -27,9 +27,8 @@ fn refused<'a>(verdicts: &'a Verdicts<'_>) -> Vec<(&'a str, &'static str)> {
 fn of_a_hundred_alike_exactly_one_is_accepted() {
     for kind in ["IPPool", "IPSubnet"] {
         let spec = if kind == "IPPool" { json!({"ranges": ["10.0.0.0/24"]}) } else { json!({"cidr": "10.0.0.0/24"}) };
-        let all: Vec<Object> = (0..100)
-            .map(|i| object(kind, &format!("p{i}"), 7, &format!("{:02}", (i * 37) % 100), spec.clone()))
-            .collect();
+        let all: Vec<Object> =
+            (0..100).map(|i| object(kind, &format!("p{i}"), 7, &format!("{:02}", (i * 37) % 100), &spec)).collect();
         let verdicts = judge(&all);
         let accepted: Vec<_> = verdicts.objects.iter().filter(|(_, refusal)| refusal.is_none()).collect();
         assert_eq!(accepted.len(), 1, "{kind}");
@@ -59,8 +58,8 @@ fn the_younger_one_waits_until_the_older_one_makes_room() {
 
 #[test]
 fn a_pool_needs_its_subnet_whichever_is_older() {
-    let cut = || object("IPPool", "p", 1, "p", json!({"ranges": ["10.0.0.0/24"], "subnet": "s"}));
-    let subnet = |name: &str, second: u8| object("IPSubnet", name, second, name, json!({"cidr": "10.0.0.0/16"}));
+    let cut = || object("IPPool", "p", 1, "p", &json!({"ranges": ["10.0.0.0/24"], "subnet": "s"}));
+    let subnet = |name: &str, second: u8| object("IPSubnet", name, second, name, &json!({"cidr": "10.0.0.0/16"}));
     assert_eq!(refused(&judge(&[cut()])), [("p", "SubnetNotFound")]);
     assert_eq!(refused(&judge(&[cut(), subnet("s", 2)])), []);
     let twice = [cut(), subnet("s", 3), subnet("t", 2)];
@@ -69,9 +68,9 @@ fn a_pool_needs_its_subnet_whichever_is_older() {
 
 #[test]
 fn what_makes_no_sense_is_in_nobodys_way() {
-    let broken = object("IPPool", "b", 1, "b", json!({"ranges": ["10.0.0.9/24"]}));
+    let broken = object("IPPool", "b", 1, "b", &json!({"ranges": ["10.0.0.9/24"]}));
     let odd =
-        object("IPPool", "o", 1, "o", json!({"ranges": ["10.0.0.0/24"], "blockSize": 64, "unitPrefixLength": 33}));
+        object("IPPool", "o", 1, "o", &json!({"ranges": ["10.0.0.0/24"], "blockSize": 64, "unitPrefixLength": 33}));
     let all = [broken, odd, pool("p", 2, &["10.0.0.0/24"])];
     let verdicts = judge(&all);
     assert_eq!(refused(&verdicts), [("b", "Invalid"), ("o", "Invalid")]);
@@ -90,7 +89,7 @@ proptest! {
         let all: Vec<Object> = pools.iter().enumerate().map(|(i, (second, uid, ranges))| {
             let ranges: Vec<String> =
                 ranges.iter().map(|&(first, more)| format!("{}-{}", at(first), at(first + more))).collect();
-            object("IPPool", &format!("p{i}"), *second, &format!("{uid}-{i}"), json!({"ranges": ranges}))
+            object("IPPool", &format!("p{i}"), *second, &format!("{uid}-{i}"), &json!({"ranges": ranges}))
         }).collect();
         let verdicts = judge(&all);
         let accepted = |verdicts: &Verdicts<'_>| -> Vec<String> {
