@@ -17,10 +17,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// Why nothing is known of them.
-pub(crate) fn find(
-    pod: &Pod,
-    config: impl Fn(&Selected) -> Result<Arc<str>, String>,
-) -> Result<Vec<Found>, String> {
+pub(crate) fn find(pod: &Pod, config: impl Fn(&Selected) -> Result<Arc<str>, String>) -> Result<Vec<Found>, String> {
     let found = |selected: Selected| {
         let attached = config(&selected).and_then(|config| selected.attached(&config));
         Found { selected, attached }
@@ -85,7 +82,9 @@ mod tests {
     fn config(selected: &Selected) -> Result<Arc<str>, String> {
         match selected.name.as_str() {
             "gone" => Err("there is no such definition".into()),
-            name => Ok(format!(r#"{{"name": "cni-{name}", "type": "macvlan", "ipam": {{"type": "berth-cni"}}}}"#).into()),
+            name => {
+                Ok(format!(r#"{{"name": "cni-{name}", "type": "macvlan", "ipam": {{"type": "berth-cni"}}}}"#).into())
+            }
         }
     }
 

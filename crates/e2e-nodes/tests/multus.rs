@@ -56,7 +56,9 @@ fn deployment() -> Value {
 /// The pool of the second interfaces: a network of its own on every node, with so many addresses.
 fn second(lab: &Lab, addresses: u8) {
     let spec = json!({"ranges": [format!("172.30.0.10-172.30.0.{}", 9 + addresses)], "prefixLength": 24, "gateway": "172.30.0.1"});
-    lab.apply(&json!({"apiVersion": "berth.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "second"}, "spec": spec}));
+    lab.apply(
+        &json!({"apiVersion": "berth.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "second"}, "spec": spec}),
+    );
 }
 
 /// What a command says in the namespace of a pod.

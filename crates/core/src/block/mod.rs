@@ -88,13 +88,7 @@ impl Slot {
             None => Self::released(now),
             // The container is gone and must not be matched again; who may come back is the identity.
             Some(sticky) => Self::held(
-                Holder {
-                    id: String::new(),
-                    node: String::new(),
-                    uid: String::new(),
-                    awaited: false,
-                    ..holder.clone()
-                },
+                Holder { id: String::new(), node: String::new(), uid: String::new(), awaited: false, ..holder.clone() },
                 now,
                 sticky.keep.map(|keep| now.after(keep)),
             ),

@@ -122,12 +122,9 @@ impl Ipam {
 
     fn unindex(&mut self, id: SlotId, keys: Keys) {
         let Indexes { attachments, identities, pods, awaited, deadlines } = &mut self.indexes;
-        for (table, hash) in [
-            (attachments, keys.attachment),
-            (identities, keys.identity),
-            (pods, keys.pod),
-            (awaited, keys.awaited),
-        ] {
+        for (table, hash) in
+            [(attachments, keys.attachment), (identities, keys.identity), (pods, keys.pod), (awaited, keys.awaited)]
+        {
             if let Some(Ok(found)) = hash.map(|hash| table.find_entry(hash, |&other| other == id)) {
                 found.remove();
             }

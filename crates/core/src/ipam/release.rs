@@ -62,7 +62,8 @@ impl Ipam {
         let container = |id: &SlotId| self.view(*id).and_then(|view| view.holder()).map(|holder| hash_of(&*holder.id));
         let dying: HashSet<u64> = stale.iter().filter_map(container).collect();
         let asked = self.find_active(|view| here(view, false));
-        let living: HashSet<u64> = asked.iter().filter(|id| stale.binary_search(id).is_err()).filter_map(container).collect();
+        let living: HashSet<u64> =
+            asked.iter().filter(|id| stale.binary_search(id).is_err()).filter_map(container).collect();
         let mut along = self.find_active(|view| {
             let of = |containers: &HashSet<u64>| Keys::of(view).awaited.is_some_and(|hash| containers.contains(&hash));
             here(view, true) && !of(&living) && (unlisted(view) || (of(&dying) && !is_valid(view) && !spared(view)))

@@ -64,10 +64,15 @@ pub fn selected(pod: &Pod) -> Result<Vec<Selected>, String> {
     let mut all: Vec<Selected> = Vec::new();
     let first = read(&pod.annotations, SELECTED_FIRST, FIRST_NAMESPACE)?;
     if first.len() > 1 {
-        return Err(format!("annotation {SELECTED_FIRST} names {} definitions; a pod has one first interface", first.len()));
+        return Err(format!(
+            "annotation {SELECTED_FIRST} names {} definitions; a pod has one first interface",
+            first.len()
+        ));
     }
     let further = read(&pod.annotations, SELECTED, &pod.namespace)?;
-    for (i, mut one) in first.into_iter().map(|one| (0, one)).chain(further.into_iter().zip(1..).map(|(one, i)| (i, one))) {
+    for (i, mut one) in
+        first.into_iter().map(|one| (0, one)).chain(further.into_iter().zip(1..).map(|(one, i)| (i, one)))
+    {
         if one.interface.is_empty() {
             one.interface = if i == 0 { FIRST_INTERFACE.to_owned() } else { format!("net{i}") };
         }
@@ -115,7 +120,8 @@ fn short(item: &str) -> Result<Written, String> {
         Some((namespace, name)) => (Some(namespace.trim().to_owned()), name.trim()),
         None => (None, rest.trim()),
     };
-    if name.is_empty() || name.contains(['/', '@']) || interface.as_ref().is_some_and(|text| text.contains(['/', '@'])) {
+    if name.is_empty() || name.contains(['/', '@']) || interface.as_ref().is_some_and(|text| text.contains(['/', '@']))
+    {
         return Err(format!("{:?} is not NAMESPACE/NAME@INTERFACE", item.trim()));
     }
     Ok(Written { name: name.to_owned(), namespace, interface, ips: None, args: None })
