@@ -1,3 +1,5 @@
+// Not part of Berth: the Multus that Berth's tests of several interfaces run, pinned. A module of its own, because
+// Kubernetes pins other versions of what both use.
 module berth.local/tools/multus
 
 go 1.25.0

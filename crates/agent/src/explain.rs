@@ -55,9 +55,8 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
         .filter(|(_, holder)| holder.uid == pod.uid)
         .map(|(address, holder)| format!("{address} on {}", holder.ifname))
         .collect();
-    let mut explain = |request: &Request| {
-        ipam.explain(request, berth_server::now(), &mut Entropy(berth_server::seed()))
-    };
+    let mut explain =
+        |request: &Request| ipam.explain(request, berth_server::now(), &mut Entropy(berth_server::seed()));
     let (rule, mut answer) = match decide(&asked, &objects) {
         Ok(mut interfaces) => {
             let first = interfaces.remove(0);
@@ -96,7 +95,9 @@ fn interfaces(pod: &Pod, interface: &str, definitions: &Definitions) -> (Attache
     let found = attachments::find(pod, |selected| definitions.read(&selected.namespace, &selected.name));
     let found = match found {
         Ok(found) => found,
-        Err(error) => return (unknown, Vec::new(), vec![format!("other interfaces are left to their own ADD: {error}")]),
+        Err(error) => {
+            return (unknown, Vec::new(), vec![format!("other interfaces are left to their own ADD: {error}")]);
+        }
     };
     let (mut known, mut words) = (Vec::new(), Vec::new());
     for Found { selected, attached } in found {

@@ -1,6 +1,6 @@
 //! The programs a cluster is made of, built once from their pinned Go modules.
 //!
-//! The versions stand in `tools/kubernetes/go.mod` and `tools/etcd/go.mod` and nowhere else. What is built goes to a
+//! The versions stand in the `go.mod` of each directory of `tools` and nowhere else. What is built goes to a
 //! cache outside the source tree, into a directory named by version and by a checksum of all that decides what the
 //! build gives; so a `git clean` costs nothing, two work trees share, and a new version is never mistaken for the old.
 //! A file lock keeps parallel tests from building twice, and a binary appears under its name only when it is whole.
@@ -28,9 +28,11 @@ pub enum Tool {
     Scheduler,
     /// The node's agent.
     Kubelet,
+    /// The CNI plugin that calls others, one for each interface of a pod. Not part of every cluster.
+    Multus,
 }
 
-/// All of them, the ones a control plane needs first.
+/// Those of a cluster, the ones a control plane needs first.
 pub const ALL: [Tool; 6] =
     [Tool::Etcd, Tool::Apiserver, Tool::Kubectl, Tool::ControllerManager, Tool::Scheduler, Tool::Kubelet];
 
@@ -55,6 +57,12 @@ const KUBERNETES: Module = Module {
     go_sum: include_str!("../../../tools/kubernetes/go.sum"),
     requires: "k8s.io/kubernetes",
 };
+const MULTUS: Module = Module {
+    name: "multus",
+    go_mod: include_str!("../../../tools/multus/go.mod"),
+    go_sum: include_str!("../../../tools/multus/go.sum"),
+    requires: "gopkg.in/k8snetworkplumbingwg/multus-cni.v4",
+};
 
 /// Goes into the checksum: a change of the flags below must change this.
 const RECIPE: &str = "static, trimmed, stripped, version stamped; 1";
@@ -70,6 +78,7 @@ impl Tool {
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::Kubelet => "kubelet",
+            Self::Multus => "multus",
         }
     }
 
@@ -83,13 +92,17 @@ impl Tool {
     }
 
     fn module(self) -> &'static Module {
-        if self == Self::Etcd { &ETCD } else { &KUBERNETES }
+        match self {
+            Self::Etcd => &ETCD,
+            Self::Multus => &MULTUS,
+            _ => &KUBERNETES,
+        }
     }
 
     fn package(self) -> String {
         match self {
             Self::Etcd => ETCD.requires.to_owned(),
-            _ => format!("{}/cmd/{}", KUBERNETES.requires, self.name()),
+            _ => format!("{}/cmd/{}", self.module().requires, self.name()),
         }
     }
 }
@@ -121,7 +134,7 @@ pub fn ensure<const N: usize>(tools: [Tool; N]) -> Result<[PathBuf; N]> {
     file.lock().context(|| format!("cannot lock {}", lock.display()))?;
     // Another process may have built some while we waited for the lock.
     let missing: Vec<_> = tools.iter().zip(&paths).filter(|(_, path)| !path.exists()).collect();
-    for module in [&ETCD, &KUBERNETES] {
+    for module in [&ETCD, &KUBERNETES, &MULTUS] {
         if missing.iter().any(|(tool, _)| tool.module().name == module.name) {
             download(module)?;
         }
@@ -205,7 +218,7 @@ impl Module {
 
     /// Strips, and for Kubernetes stamps the version, which clients compare with the server's.
     fn linker_flags(&self) -> Result<String> {
-        if self.name == ETCD.name {
+        if self.name != KUBERNETES.name {
             return Ok("-s -w".to_owned());
         }
         let version = self.version()?;
@@ -225,6 +238,7 @@ mod tests {
     fn versions_are_those_of_the_modules() {
         assert!(kubernetes_version().unwrap().starts_with("v1."));
         assert!(ETCD.version().unwrap().starts_with("v3."));
+        assert!(MULTUS.version().unwrap().starts_with("v4."));
         let flags = KUBERNETES.linker_flags().unwrap();
         assert!(flags.contains(&format!("gitVersion={} ", kubernetes_version().unwrap())), "{flags}");
     }

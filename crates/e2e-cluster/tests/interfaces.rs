@@ -168,7 +168,8 @@ fn what_is_not_known_is_left_to_its_own_add_and_said() {
     let pod = world.pod("n1", "web", &annotations);
     assert_eq!((agent.add(&pod, "c1").code, world.used()), (0, 2), "eth0 and net3");
     let mut command = std::process::Command::new(berth_e2e::binaries::berth());
-    let said = berth_e2e::run(command.args(["explain", "pod", "default/web", "--kubeconfig"]).arg(world.plane.kubeconfig()));
+    let said =
+        berth_e2e::run(command.args(["explain", "pod", "default/web", "--kubeconfig"]).arg(world.plane.kubeconfig()));
     let said = String::from_utf8(said.stdout).unwrap();
     for words in [
         "net1: left to its own ADD; definition default/nowhere: there is no such definition",

@@ -34,7 +34,10 @@ fn both_notations_say_the_same() {
 
 #[test]
 fn the_first_interface_may_have_a_definition_too() {
-    assert_eq!(names(&[(SELECTED_FIRST, "vlan"), (SELECTED, "a")]).expect("reads"), ["eth0=kube-system/vlan", "net1=shop/a"]);
+    assert_eq!(
+        names(&[(SELECTED_FIRST, "vlan"), (SELECTED, "a")]).expect("reads"),
+        ["eth0=kube-system/vlan", "net1=shop/a"]
+    );
     assert_eq!(names(&[(SELECTED_FIRST, r#"[{"name": "v", "namespace": "x"}]"#)]).expect("reads"), ["eth0=x/v"]);
     names(&[(SELECTED_FIRST, "a,b")]).expect_err("one first interface");
     // A name that is taken is not given twice.
@@ -63,7 +66,10 @@ fn an_attachment_is_what_the_plugin_will_say() {
     // In a list, the plugin gets the list's name; a configuration without one gets the definition's.
     let list = r#"{"name": "chain", "plugins": [{"type": "tuning"}, {"type": "bridge", "name": "no", "ipam": {"type": "berth-cni"}}]}"#;
     assert_eq!(one(r#"{"name": "v"}"#).attached(list).expect("ours").network, "chain");
-    for nameless in [r#"{"type": "x", "ipam": {"type": "berth-cni"}}"#, r#"{"name": "", "type": "x", "ipam": {"type": "berth-cni"}}"#] {
+    for nameless in [
+        r#"{"type": "x", "ipam": {"type": "berth-cni"}}"#,
+        r#"{"name": "", "type": "x", "ipam": {"type": "berth-cni"}}"#,
+    ] {
         assert_eq!(one(r#"{"name": "v"}"#).attached(nameless).expect("ours").network, "v");
     }
 }
