@@ -11,7 +11,7 @@
 use super::indexes::hash_of;
 use super::select::Rule;
 use super::{Ipam, Request, SlotId};
-use crate::block::{BLOCK_UNITS, BlockKey, Plane, Slot, SlotRef, State};
+use crate::block::{BLOCK_UNITS, Block, BlockKey, Plane, Slot, SlotRef, State};
 use crate::holder::{Attachment, Holder, Kind};
 use crate::time::Time;
 use std::net::IpAddr;
@@ -95,7 +95,7 @@ impl Ipam {
         let first = u128::from(hash_of(node)) % blocks;
         (0..blocks).map(|i| (first + i) % blocks).find_map(|index| {
             let key = BlockKey { plane: plane.clone(), index };
-            let taken = self.block(&key).map_or(0, |block| block.taken());
+            let taken = self.block(&key).map_or(0, Block::taken);
             let slot = u8::try_from(taken.trailing_ones()).ok().filter(|&slot| slot < BLOCK_UNITS)?;
             (key.unit(slot) < u128::from(limit)).then_some((key, slot))
         })
