@@ -1,9 +1,9 @@
 //! Starting and stopping.
 
 use crate::agent::Agent;
+use crate::recover::{self, Recovery};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::recover::{self, Recovery};
 use crate::{flush, health, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
@@ -51,6 +51,8 @@ pub struct AgentOptions {
     pub missing_for: Option<Duration>,
     /// How old a lease must be before it is given back unused; the default if absent.
     pub idle_lease_for: Option<Duration>,
+    /// How often one block is written behind the answers at most; the default if absent.
+    pub write_block_every: Option<Duration>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -246,7 +248,7 @@ fn chores(
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
-            flush::flush(agent, flush::AT_MOST_EVERY);
+            flush::flush(agent, options.write_block_every.unwrap_or(flush::AT_MOST_EVERY));
             scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);

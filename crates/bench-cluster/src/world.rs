@@ -83,6 +83,7 @@ impl World {
                 listen: None,
                 missing_for: None,
                 idle_lease_for: None,
+                write_block_every: None,
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

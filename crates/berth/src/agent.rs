@@ -16,6 +16,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         listen: args.listen.0,
         missing_for: Some(Duration::from_secs(args.missing_for)),
         idle_lease_for: Some(Duration::from_secs(args.idle_lease_for)),
+        write_block_every: Some(Duration::from_secs(args.write_block_every)),
         log_format: log_format(args.log_format),
         log_level: args.log_level.clone(),
     };

@@ -102,7 +102,9 @@ fn b36_kubernetes_125761_a_clock_that_jumps() {
         if live.values().any(|holder| *holder == id) {
             ipam.release(container(&id).attachment(), now);
             live.retain(|_, holder| *holder != id);
-        } else if let Ok(outcome) = ipam.allocate(&request(pod(&id, "ns", &id, &id), vec![Group::default()]), now, &mut Entropy(n)) {
+        } else if let Ok(outcome) =
+            ipam.allocate(&request(pod(&id, "ns", &id, &id), vec![Group::default()]), now, &mut Entropy(n))
+        {
             let address = given(&outcome).remove(0);
             assert_eq!(live.insert(address.clone(), id), None, "{address} is in use twice");
         }
