@@ -14,7 +14,6 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -31,7 +30,6 @@ pub struct Corner<'w> {
     number: u8,
     client: Client,
     runtime: Runtime,
-    nodes: Mutex<Vec<String>>,
 }
 
 impl<'w> Corner<'w> {
@@ -48,7 +46,7 @@ impl<'w> Corner<'w> {
             let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
             Client::try_from(config).unwrap()
         });
-        Self { world, number: NUMBERS.fetch_add(1, Ordering::SeqCst), client, runtime, nodes: Mutex::default() }
+        Self { world, number: NUMBERS.fetch_add(1, Ordering::SeqCst), client, runtime }
     }
 
     fn wait<T>(&self, call: impl Future<Output = kube::Result<T>>) -> T {
@@ -119,7 +117,6 @@ impl<'w> Corner<'w> {
         let node = self.name(node);
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
         let made = self.create(&self.api("", "Node", "nodes", false), object);
-        self.nodes.lock().unwrap().push(node.clone());
         let kubeconfig = self.kubeconfig(&node, &made.metadata.uid.unwrap());
         let agent = Agent::new(&node, &kubeconfig, &self.world.dir().join(&node));
         agent.with(arguments, json!({"pools": [self.name(pool)]})).behind_proxy()
@@ -201,41 +198,29 @@ impl<'w> Corner<'w> {
         self.wait(api.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(&status)));
     }
 
-    /// The blocks of this corner in which its nodes have something, by name.
-    fn own_blocks(&self, start: &str) -> BTreeMap<String, DynamicObject> {
+    /// The blocks of this corner whose names begin like this.
+    fn own_blocks(&self, start: &str) -> Vec<DynamicObject> {
         let start = format!("{start}10-{}-", self.number);
-        let mut found = BTreeMap::new();
-        for node in &*self.nodes.lock().unwrap() {
-            // The few that matter, not those of all the other tests.
-            let params = ListParams::default().labels(&format!("node.berth.io/{node}"));
-            let listed = self.wait(self.blocks().list(&params)).items;
-            found.extend(listed.into_iter().map(|block| (block.metadata.name.clone().unwrap_or_default(), block)));
-        }
-        found.retain(|name, _| name.starts_with(&start));
-        found
+        let own = |block: &DynamicObject| block.metadata.name.as_ref().is_some_and(|name| name.starts_with(&start));
+        self.wait(self.blocks().list(&ListParams::default())).items.into_iter().filter(own).collect()
     }
 
-    /// The objects of the blocks with addresses of this corner in use.
+    /// The objects of the blocks with addresses of this corner.
     #[must_use]
     pub fn block_objects(&self) -> Vec<DynamicObject> {
-        self.own_blocks("default.").into_values().collect()
+        self.own_blocks("default.")
     }
 
     /// The objects of the blocks of leases of this corner.
     #[must_use]
     pub fn lease_objects(&self) -> Vec<DynamicObject> {
-        self.own_blocks("default--2fleases.").into_values().collect()
+        self.own_blocks("default--2fleases.")
     }
 
     /// Removes every block of this corner, whatever is in it.
     fn remove_blocks(&self) {
-        let own = |name: &String| {
-            ["default.", "default--2fleases."]
-                .iter()
-                .any(|start| name.starts_with(&format!("{start}10-{}-", self.number)))
-        };
-        let all = self.wait(self.blocks().list(&ListParams::default())).items;
-        for name in all.into_iter().filter_map(|block| block.metadata.name).filter(own) {
+        for block in self.block_objects().into_iter().chain(self.lease_objects()) {
+            let name = block.metadata.name.unwrap_or_default();
             // Somebody may have been quicker.
             let _ = self.runtime.block_on(self.blocks().delete(&name, &DeleteParams::default()));
         }
