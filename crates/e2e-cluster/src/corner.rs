@@ -294,11 +294,14 @@ impl<'w> Corner<'w> {
     /// If it cannot look.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
-        let mut command = Command::new(binaries::berth());
-        command.args(["check", "-o", "json", "--kubeconfig"]).arg(self.world.plane.kubeconfig());
-        let output = run(&mut command);
-        let report: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let mut report = Value::Null;
+        // On a machine with much else to do the server may be too slow for it; then it says nothing on stdout.
+        self.until("`berth check` to be answered", || {
+            let mut command = Command::new(binaries::berth());
+            command.args(["check", "-o", "json", "--kubeconfig"]).arg(self.world.plane.kubeconfig());
+            report = serde_json::from_slice(&run(&mut command).stdout).unwrap_or_default();
+            report["findings"].is_array()
+        });
         let findings = report["findings"].as_array().cloned().unwrap_or_default();
         let own = format!("10.{}.", self.number);
         let text = |finding: Value| format!("{}: {}", finding["object"], finding["message"]).replace('"', "");
