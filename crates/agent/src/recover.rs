@@ -71,7 +71,8 @@ pub(crate) fn go_on(agent: &Agent, recovery: &mut Recovery) -> bool {
         }
     };
     recognise(agent, &pods, true);
-    let told: HashSet<&String> = pods.iter().filter(|pod| !pod.addresses.is_empty()).flat_map(|pod| &pod.uids).collect();
+    let told: HashSet<&String> =
+        pods.iter().filter(|pod| !pod.addresses.is_empty()).flat_map(|pod| &pod.uids).collect();
     let there: HashSet<&String> = pods.iter().flat_map(|pod| &pod.uids).collect();
     let asked: HashSet<String> = agent.engine.read(active_uids);
     recovery.silent.retain(|uid| there.contains(uid) && !told.contains(uid) && !asked.contains(uid));

@@ -2,9 +2,9 @@
 
 use crate::agent::Agent;
 use crate::news::{self, News};
+use crate::recover::{self, Recovery};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::recover::{self, Recovery};
 use crate::{flush, networks, scarcity};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
@@ -57,6 +57,8 @@ pub struct AgentOptions {
     pub empty_for: Option<Duration>,
     /// How old a lease must be before it is given back unused; the default if absent.
     pub idle_lease_for: Option<Duration>,
+    /// How often one block is written behind the answers at most; the default if absent.
+    pub write_block_every: Option<Duration>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -267,7 +269,7 @@ fn chores(
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
-            flush::flush(agent, flush::AT_MOST_EVERY);
+            flush::flush(agent, options.write_block_every.unwrap_or(flush::AT_MOST_EVERY));
             scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);

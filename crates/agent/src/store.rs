@@ -232,7 +232,9 @@ impl ClusterStore {
             Err(error) => {
                 // The server may have taken the leases back and lent them to others: nothing is given out from them
                 // until it has been asked. Everything that is in use in them it has.
-                for (key, lost) in given_up.into_iter().filter(|(key, lost)| !lost.is_empty() && self.remote.doubts(key)) {
+                for (key, lost) in
+                    given_up.into_iter().filter(|(key, lost)| !lost.is_empty() && self.remote.doubts(key))
+                {
                     let worst = self.leases.doubt(key, &lost);
                     self.news.extend(worst.map(|block| (key.clone(), block, 0)));
                 }

@@ -84,6 +84,7 @@ impl World {
                 missing_for: None,
                 empty_for: None,
                 idle_lease_for: None,
+                write_block_every: None,
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

@@ -17,6 +17,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         missing_for: Some(Duration::from_secs(args.missing_for)),
         empty_for: Some(Duration::from_secs(args.empty_for)),
         idle_lease_for: Some(Duration::from_secs(args.idle_lease_for)),
+        write_block_every: Some(Duration::from_secs(args.write_block_every)),
         log_format: log_format(args.daemon.log.log_format),
         log_level: args.daemon.log.log_level.clone(),
     };

@@ -3,7 +3,7 @@
 
 use crate::agent::Agent;
 use crate::world::{Pod, World};
-use berth_e2e::{binaries, run, until};
+use berth_e2e::{binaries, run};
 use hyper::Request;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,7 +15,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
+
+/// How long things are waited for that take a second or two on a machine that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// How long the API server is left alone between two questions.
+const BETWEEN: Duration = Duration::from_millis(100);
 
 /// A part of a world.
 pub struct Corner<'w> {
@@ -164,7 +170,7 @@ impl<'w> Corner<'w> {
             &self.api("", "Pod", "pods", true),
             json!({
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "annotations": annotations},
+                "metadata": {"name": name, "labels": {"corner": self.number.to_string()}, "annotations": annotations},
                 "spec": {"nodeName": agent.node(), "containers": [{"name": "c", "image": "none"}]},
             }),
         );
@@ -192,20 +198,32 @@ impl<'w> Corner<'w> {
         self.wait(api.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(&status)));
     }
 
+    /// The blocks of this corner whose names begin like this.
+    fn own_blocks(&self, start: &str) -> Vec<DynamicObject> {
+        let start = format!("{start}10-{}-", self.number);
+        let own = |block: &DynamicObject| block.metadata.name.as_ref().is_some_and(|name| name.starts_with(&start));
+        self.wait(self.blocks().list(&ListParams::default())).items.into_iter().filter(own).collect()
+    }
+
     /// The objects of the blocks with addresses of this corner.
     #[must_use]
     pub fn block_objects(&self) -> Vec<DynamicObject> {
-        let own = format!("default.10-{}-", self.number);
-        let all = self.wait(self.blocks().list(&ListParams::default())).items;
-        all.into_iter().filter(|block| block.metadata.name.as_ref().is_some_and(|name| name.starts_with(&own))).collect()
+        self.own_blocks("default.")
     }
 
     /// The objects of the blocks of leases of this corner.
     #[must_use]
     pub fn lease_objects(&self) -> Vec<DynamicObject> {
-        let own = format!("default--2fleases.10-{}-", self.number);
-        let all = self.wait(self.blocks().list(&ListParams::default())).items;
-        all.into_iter().filter(|block| block.metadata.name.as_ref().is_some_and(|name| name.starts_with(&own))).collect()
+        self.own_blocks("default--2fleases.")
+    }
+
+    /// Removes every block of this corner, whatever is in it.
+    fn remove_blocks(&self) {
+        for block in self.block_objects().into_iter().chain(self.lease_objects()) {
+            let name = block.metadata.name.unwrap_or_default();
+            // Somebody may have been quicker.
+            let _ = self.runtime.block_on(self.blocks().delete(&name, &DeleteParams::default()));
+        }
     }
 
     /// Puts blocks back as they were, whatever happened since: an old backup is restored.
@@ -213,10 +231,7 @@ impl<'w> Corner<'w> {
     /// # Panics
     /// If the server refuses it.
     pub fn restore(&self, blocks: &[DynamicObject], leases: &[DynamicObject]) {
-        for now in self.block_objects().into_iter().chain(self.lease_objects()) {
-            let name = now.metadata.name.unwrap();
-            let _ = self.wait(self.blocks().delete(&name, &DeleteParams::default()));
-        }
+        self.remove_blocks();
         for block in blocks.iter().chain(leases) {
             let mut block = block.clone();
             (block.metadata.resource_version, block.metadata.uid, block.metadata.managed_fields) = (None, None, None);
@@ -249,13 +264,28 @@ impl<'w> Corner<'w> {
     #[track_caller]
     pub fn until_used(&self, count: u64) {
         let mut last = 0;
-        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            until("so many addresses to be in use", || {
-                last = self.used();
-                (last == count).then_some(())
-            });
-        }));
-        assert!(waited.is_ok(), "{last} addresses are in use, not {count}");
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            last = self.used();
+            if last == count {
+                return;
+            }
+            std::thread::sleep(BETWEEN);
+        }
+        panic!("{last} addresses are in use, not {count}");
+    }
+
+    /// Waits for something that the API server is asked for: not too often.
+    ///
+    /// # Panics
+    /// If it does not happen.
+    #[track_caller]
+    pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let since = Instant::now();
+        while !done() {
+            assert!(since.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+            std::thread::sleep(BETWEEN);
+        }
     }
 
     /// What `berth check` finds in this corner.
@@ -264,10 +294,14 @@ impl<'w> Corner<'w> {
     /// If it cannot look.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
-        let mut command = Command::new(binaries::berth());
-        command.args(["check", "-o", "json", "--kubeconfig"]).arg(self.world.plane.kubeconfig());
-        let output = run(&mut command);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let mut report = Value::Null;
+        // On a machine with much else to do the server may be too slow for it; then it says nothing on stdout.
+        self.until("`berth check` to be answered", || {
+            let mut command = Command::new(binaries::berth());
+            command.args(["check", "-o", "json", "--kubeconfig"]).arg(self.world.plane.kubeconfig());
+            report = serde_json::from_slice(&run(&mut command).stdout).unwrap_or_default();
+            report["findings"].is_array()
+        });
         let findings = report["findings"].as_array().cloned().unwrap_or_default();
         let own = format!("10.{}.", self.number);
         let text = |finding: Value| format!("{}: {}", finding["object"], finding["message"]).replace('"', "");
@@ -281,6 +315,19 @@ impl<'w> Corner<'w> {
     #[track_caller]
     pub fn check(&self) {
         assert_eq!(self.findings(), Vec::<String>::new());
+    }
+}
+
+impl Drop for Corner<'_> {
+    /// Leaves nothing that would make the lists of others longer.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        let own = ListParams::default().labels(&format!("corner={}", self.number));
+        let _ = self.runtime.block_on(self.api("", "Pod", "pods", true).delete_collection(&at_once, &own));
+        self.remove_blocks();
     }
 }
 

@@ -313,8 +313,7 @@ fn kill<T>(pid: Pid) -> Result<T, Broken> {
 /// An error as the API server words it.
 fn refusal(code: u16) -> Response<Anything> {
     let message = format!("the proxy was told to answer {code}");
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code});
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code});
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = hyper::StatusCode::from_u16(code).unwrap();

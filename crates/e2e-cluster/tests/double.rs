@@ -34,7 +34,8 @@ fn b01_aws_vpc_cni_711_an_agent_answers_nobody_before_it_knows_what_is_held() {
     corner.pool("affine", &json!({"ranges": ["10.N.64.0/26"], "blockSize": 26}));
     for pool in ["shared", "affine"] {
         let agent = corner.agent(pool, pool);
-        let (old, new) = (corner.pods(&agent, &format!("{pool}-old"), 50), corner.pods(&agent, &format!("{pool}-new"), 8));
+        let (old, new) =
+            (corner.pods(&agent, &format!("{pool}-old"), 50), corner.pods(&agent, &format!("{pool}-new"), 8));
         let mut all = add_all(&agent, &old);
         agent.kill();
         // What it must know comes late, and what it watches does not come at all.
@@ -419,7 +420,8 @@ fn b19_cloud_provider_azure_4556_a_write_that_fails_or_seems_to() {
     let (agent, other) = (corner.agent("n", "p"), corner.agent("o", "p"));
     let faults = [Fault::LoseAnswer, Fault::Answer(500), Fault::Answer(409), Fault::Refuse];
     for (n, fault) in faults.into_iter().enumerate() {
-        let pods = [(&agent, "a"), (&other, "b")].map(|(agent, name)| corner.pod(agent, &format!("{name}{n}"), &json!({})));
+        let pods =
+            [(&agent, "a"), (&other, "b")].map(|(agent, name)| corner.pod(agent, &format!("{name}{n}"), &json!({})));
         let mut once = true;
         agent.proxy().rule(move |seen| (seen.is_write() && std::mem::take(&mut once)).then_some(fault));
         // Two addresses and two pods: each gets one, whatever became of the first write.

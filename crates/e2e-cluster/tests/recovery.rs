@@ -211,7 +211,9 @@ fn a_node_that_has_booted_frees_what_its_dead_containers_held() {
     let pods = corner.pods(&agent, "web", 3);
     let pools = ["shared", "affine", "sticky"];
     let start = |sandbox: &str| -> Vec<String> {
-        let run = |(pod, pool): (&Pod, &&str)| agent.add_with(pod, &format!("{sandbox}{pool}"), &from(pool)).addresses().remove(0);
+        let run = |(pod, pool): (&Pod, &&str)| {
+            agent.add_with(pod, &format!("{sandbox}{pool}"), &from(pool)).addresses().remove(0)
+        };
         pods.iter().zip(&pools).map(run).collect()
     };
     let first = start("a");

@@ -40,4 +40,7 @@ pub struct AgentArgs {
     /// For how many seconds a node has a lease before it gives it back unused; one of each pool stays
     #[arg(long, value_name = "SECONDS", env = "BERTH_IDLE_LEASE_FOR", hide_env_values = true, default_value_t = 60)]
     pub idle_lease_for: u64,
+    /// How many seconds pass at least between two writes of a leased block, which nobody waits for
+    #[arg(long, value_name = "SECONDS", env = "BERTH_WRITE_BLOCK_EVERY", hide_env_values = true, default_value_t = 10)]
+    pub write_block_every: u64,
 }
