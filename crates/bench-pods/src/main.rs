@@ -29,8 +29,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use timed_ipam::PREFIX;
 
-/// What kubelets and runtimes still have to clean up after a round is not to be the next one's burden.
-const REST: Duration = Duration::from_secs(10);
+/// After everything is cleaned up, for whatever was set going by it.
+const REST: Duration = Duration::from_secs(5);
 /// Where Debian puts host-local.
 const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
 
@@ -79,6 +79,7 @@ fn main() -> Result<()> {
             for &contestant in order {
                 let left = turns - report.len();
                 eprintln!("[{:.0} s, {left} to go] {pods} pods with {contestant}", began.elapsed().as_secs_f64());
+                round::wait_until_clean(&cluster)?;
                 thread::sleep(REST);
                 let round = round::run(&cluster, contestant, pods, &args.berth)?;
                 if let Some(dir) = &args.calls {

@@ -94,6 +94,25 @@ pub(crate) fn run(cluster: &Cluster, contestant: Contestant, pods: u16, berth: &
     Ok(Round { contestant, pods, ready, free, gone, known, left, own, all, looks, calls, load })
 }
 
+/// Waits until no runtime has a sandbox of an earlier round. Kubelets remove them once a minute, each with DELs of its own:
+/// that is not to be the next one's burden.
+pub(crate) fn wait_until_clean(cluster: &Cluster) -> Result<()> {
+    let of_pods = "labels.\"io.kubernetes.pod.namespace\"==default";
+    let began = now();
+    for node in cluster.nodes() {
+        loop {
+            let list = ["--namespace", "k8s.io", "containers", "list", "--quiet", of_pods];
+            let output = node.command("ctr").args(list).output().context("cannot run ctr")?;
+            if output.status.success() && output.stdout.iter().all(u8::is_ascii_whitespace) {
+                break;
+            }
+            ensure!(now() - began < PATIENCE, "{} keeps sandboxes of pods that are gone", node.name());
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+    Ok(())
+}
+
 impl Round {
     /// The round in a line.
     pub(crate) fn in_words(&self) -> String {
