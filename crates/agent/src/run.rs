@@ -244,13 +244,7 @@ fn node_key() -> (String, String, String) {
 }
 
 /// What time does, and what others do: until told to stop.
-fn chores(
-    agent: &Agent,
-    mut recovery: Option<Recovery>,
-    queue: &Queue,
-    options: &AgentOptions,
-    stop: &AtomicBool,
-) {
+fn chores(agent: &Agent, mut recovery: Option<Recovery>, queue: &Queue, options: &AgentOptions, stop: &AtomicBool) {
     let missing_for = options.missing_for.unwrap_or(MISSING_FOR);
     let empty_for = options.empty_for.unwrap_or(EMPTY_FOR);
     let idle_for = options.idle_lease_for.unwrap_or(flush::IDLE);

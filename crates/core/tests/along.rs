@@ -2,6 +2,8 @@
 
 mod common;
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use berth_core::holder::{Holder, Sticky};
 use berth_core::ipam::{Entropy, Ipam, Request};
 use common::*;
@@ -35,7 +37,7 @@ fn what_was_given_along_awaits_its_own_add() {
     ipam.allocate(&nic("a", "net1", true), NOW, &mut Entropy(7)).unwrap();
     assert_eq!((awaiting(&ipam, "a").len(), ipam.changes().len()), (1, 0));
     let own = ipam.allocate(&nic("a", "net1", false), NOW, &mut Entropy(7)).unwrap();
-    assert_eq!(own.given.iter().map(|given| given.address()).collect::<Vec<_>>(), along, "its own ADD finds it");
+    assert_eq!(own.given.iter().map(berth_core::ipam::Given::address).collect::<Vec<_>>(), along, "its own ADD finds it");
     assert!(awaiting(&ipam, "a").is_empty());
     // And whoever asks for eth0 later gives nothing along that is somebody's.
     ipam.allocate(&nic("a", "net1", true), NOW, &mut Entropy(7)).unwrap();

@@ -2,6 +2,8 @@
 
 mod common;
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use berth_core::addr::{Family, Range, RangeSet};
 use berth_core::apps::{
     Application, Controller, Cut, Effect, Identity, Occupied, Size, Workload, World, cut, decide, enact, occupied,

@@ -1,5 +1,7 @@
 //! Pools that follow applications. The test plays the controllers that make pods, and their kubelet.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};

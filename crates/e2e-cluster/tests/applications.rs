@@ -1,5 +1,7 @@
 //! Pools of applications: used by their pods alone, and waited for.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! A fixed script is run once to count the writes, and then once for each of them and each thing that can happen to it.
 //! What can happen between two writes to the journal is in `crates/store/tests/crash.rs`.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use berth_e2e_cluster::{Agent, Corner, Fault, Live, Pod, World};
 use serde_json::{Value, json};

@@ -78,8 +78,8 @@ fn an_api_server_that_stands_still_under_load_loses_nothing() {
     assert_eq!(running.len(), 12);
     corner.until_used(12);
     corner.check();
-    agents.iter().for_each(|agent| agent.kill());
-    agents.iter().for_each(|agent| agent.start());
+    agents.iter().for_each(Agent::kill);
+    agents.iter().for_each(berth_e2e_cluster::Agent::start);
     assert_eq!(corner.used(), 12);
     for (pod, container) in running {
         let agent = agents.iter().find(|agent| agent.node() == pod.node).expect("one of two");

@@ -386,7 +386,7 @@ fn a_quota_holds_among_engines_that_know_nothing_of_each_other() {
             // ago is good enough for a refusal; the clock runs a millisecond a look.
             let settle = |(node, engine): (u64, &Engine<MemoryStore>)| {
                 engine.settle_tickets(&format!("n{node}")).unwrap();
-                (0..600).for_each(|_| drop(engine.now()));
+                (0..600).for_each(|_| _ = engine.now());
             };
             (0..).zip(&engines).for_each(settle);
             let mut late = 0..;
@@ -438,7 +438,7 @@ fn tickets_are_put_in_order() {
     again.settle_tickets("n1").unwrap();
     assert_eq!(tickets(), 1, "the address was read, and is in use");
     // The clock of the engine runs a millisecond a look; a minute later the old address has a ticket too.
-    (0..61_000).for_each(|_| drop(again.now()));
+    (0..61_000).for_each(|_| _ = again.now());
     again.settle_tickets("n1").unwrap();
     assert_eq!(tickets(), 2);
     // The address goes without anybody thinking of its ticket.

@@ -17,12 +17,15 @@ const KEPT: usize = 1024;
 /// Namespace, name.
 type Key = (String, String);
 
+/// What was read, and when.
+type Known = Arc<Mutex<HashMap<Key, (Instant, Arc<str>)>>>;
+
 /// The definitions that pods of this node have selected of late: when they were read, and their configurations.
 #[derive(Clone)]
 pub struct Definitions {
     cluster: Cluster,
     resource: ApiResource,
-    known: Arc<Mutex<HashMap<Key, (Instant, Arc<str>)>>>,
+    known: Known,
 }
 
 impl Definitions {

@@ -74,7 +74,6 @@ pub enum Color {
 
 /// What the binary does: be the daemon, print a generated document, or talk to the daemon.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the process runs")]
 pub enum Command {
     /// Run the daemon of this machine
     ///

@@ -5,6 +5,7 @@ use berth_core::apps::{Size, Workload};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn object(api_version: &str, kind: &str, spec: Value) -> Value {
     let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
