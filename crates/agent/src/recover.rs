@@ -116,8 +116,11 @@ fn recognise(agent: &Agent, pods: &[Running], blocks_are_late: bool) {
         };
         told.extend(pod.addresses.iter().map(|&address| Told { address, holder: holder.clone() }));
     }
-    let more = from_endpoints(agent, &pods, &known, &told);
-    told.extend(more);
+    // An endpoint also says what is merely kept for a pod, so it counts only where nothing better is known.
+    if blocks_are_late {
+        let more = from_endpoints(agent, &pods, &known, &told);
+        told.extend(more);
+    }
     let mut recorded = 0usize;
     for Told { address, holder } in told {
         let found = agent.engine.read(|ipam| ipam.planes_of(address));

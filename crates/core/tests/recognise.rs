@@ -89,10 +89,9 @@ fn nothing_new_is_given_out_from_a_lease_that_is_barred() {
 /// jumps by an hour at every step, and no address is given twice, none is lost.
 #[test]
 fn b36_kubernetes_125761_a_clock_that_jumps() {
-    let mut resting = pool("p", &["10.0.0.0/27"]);
-    resting.cool_down = std::time::Duration::from_secs(30);
-    resting.sticky = Some(StickyPolicy { keep: Some(std::time::Duration::from_secs(600)) });
-    let mut ipam = ipam([resting]);
+    let mut keeping = pool("p", &["10.0.0.0/27"]);
+    keeping.sticky = Some(StickyPolicy { keep: Some(std::time::Duration::from_secs(600)) });
+    let mut ipam = ipam([keeping]);
     let mut live: BTreeMap<String, String> = BTreeMap::new();
     let hours = [0i64, 1, -1, 5, -3, 2, -4, 0];
     // Each container comes and goes in turn; at the end half of them are there.

@@ -2,7 +2,7 @@
 
 use crate::proxy::Proxy;
 use crate::world::Pod;
-use berth_e2e::{Call, Ran, binaries, until};
+use berth_e2e::{Call, Ran, binaries};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// The agent of one node: its files outlive its process.
 pub struct Agent {
@@ -117,7 +118,12 @@ impl Agent {
     /// If it does not.
     pub fn start(&self) {
         self.spawn();
-        until("the agent to answer", || self.answers().then_some(()));
+        // On a machine with much else to do the API server takes its time.
+        let since = Instant::now();
+        while !self.answers() {
+            assert!(since.elapsed() < Duration::from_secs(120), "the agent of {} does not answer", self.node);
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Starts it, without waiting.
