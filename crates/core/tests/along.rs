@@ -1,8 +1,8 @@
 //! Addresses that were given along with another interface of the container, and await their own ADD.
 
-mod common;
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
 
 use berth_core::holder::{Holder, Sticky};
 use berth_core::ipam::{Entropy, Ipam, Request};

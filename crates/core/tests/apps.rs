@@ -1,8 +1,8 @@
 //! Pools of applications: cut as a naive model cuts them, and decided upon so that nothing in use is ever lost.
 
-mod common;
-
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
 
 use berth_core::addr::{Family, Range, RangeSet};
 use berth_core::apps::{
