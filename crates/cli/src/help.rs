@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 /// The commands that are shown, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run it", &["serve", "agent", "status", "check", "import"]),
+    ("Run it", &["serve", "agent", "controller", "status", "check", "reclaim", "import"]),
     ("Describe pools", &["apply", "get", "delete"]),
     ("Work with addresses", &["allocate", "release", "show", "history", "quarantine", "explain", "leases"]),
-    ("Prepare a cluster", &["crds", "install-cni"]),
+    ("Prepare a cluster", &["crds", "install-cni", "uninstall"]),
     ("Around it", &["completions", "man", "version"]),
 ];
 

@@ -37,7 +37,11 @@ fn what_was_given_along_awaits_its_own_add() {
     ipam.allocate(&nic("a", "net1", true), NOW, &mut Entropy(7)).unwrap();
     assert_eq!((awaiting(&ipam, "a").len(), ipam.changes().len()), (1, 0));
     let own = ipam.allocate(&nic("a", "net1", false), NOW, &mut Entropy(7)).unwrap();
-    assert_eq!(own.given.iter().map(berth_core::ipam::Given::address).collect::<Vec<_>>(), along, "its own ADD finds it");
+    assert_eq!(
+        own.given.iter().map(berth_core::ipam::Given::address).collect::<Vec<_>>(),
+        along,
+        "its own ADD finds it"
+    );
     assert!(awaiting(&ipam, "a").is_empty());
     // And whoever asks for eth0 later gives nothing along that is somebody's.
     ipam.allocate(&nic("a", "net1", true), NOW, &mut Entropy(7)).unwrap();
