@@ -59,7 +59,15 @@ pub fn install(cluster: &mut Cluster, image: &Path) -> Result<()> {
     cluster.load_image(image)?;
     plane.apply(&daemon_set(&read("agent-daemonset.yaml")?, &plane.url())?)?;
     wait_for_agents(cluster)?;
-    // Last: a node with a configuration is ready, and gets pods.
+    configure_nodes(cluster)
+}
+
+/// Names Berth in the CNI configuration of every node, and waits until they are ready. The last step: a node with a
+/// configuration gets pods.
+///
+/// # Errors
+/// If a node does not become ready.
+pub fn configure_nodes(cluster: &mut Cluster) -> Result<()> {
     for node in cluster.nodes() {
         write(&node.cni_conf_dir().join("10-berth.conflist"), format!("{:#}", network()))?;
     }

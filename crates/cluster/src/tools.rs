@@ -30,6 +30,8 @@ pub enum Tool {
     Kubelet,
     /// The CNI plugin that calls others, one for each interface of a pod. Not part of every cluster.
     Multus,
+    /// Installs charts. Not part of a cluster.
+    Helm,
 }
 
 /// Those of a cluster, the ones a control plane needs first.
@@ -64,6 +66,13 @@ const MULTUS: Module = Module {
     requires: "gopkg.in/k8snetworkplumbingwg/multus-cni.v4",
 };
 
+const HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../../../tools/helm/go.mod"),
+    go_sum: include_str!("../../../tools/helm/go.sum"),
+    requires: "helm.sh/helm/v3",
+};
+
 /// Goes into the checksum: a change of the flags below must change this.
 const RECIPE: &str = "static, trimmed, stripped, version stamped; 1";
 
@@ -79,6 +88,7 @@ impl Tool {
             Self::Scheduler => "kube-scheduler",
             Self::Kubelet => "kubelet",
             Self::Multus => "multus",
+            Self::Helm => "helm",
         }
     }
 
@@ -95,6 +105,7 @@ impl Tool {
         match self {
             Self::Etcd => &ETCD,
             Self::Multus => &MULTUS,
+            Self::Helm => &HELM,
             _ => &KUBERNETES,
         }
     }
@@ -134,7 +145,7 @@ pub fn ensure<const N: usize>(tools: [Tool; N]) -> Result<[PathBuf; N]> {
     file.lock().context(|| format!("cannot lock {}", lock.display()))?;
     // Another process may have built some while we waited for the lock.
     let missing: Vec<_> = tools.iter().zip(&paths).filter(|(_, path)| !path.exists()).collect();
-    for module in [&ETCD, &KUBERNETES, &MULTUS] {
+    for module in [&ETCD, &KUBERNETES, &MULTUS, &HELM] {
         if missing.iter().any(|(tool, _)| tool.module().name == module.name) {
             download(module)?;
         }
@@ -239,6 +250,7 @@ mod tests {
         assert!(kubernetes_version().unwrap().starts_with("v1."));
         assert!(ETCD.version().unwrap().starts_with("v3."));
         assert!(MULTUS.version().unwrap().starts_with("v4."));
+        assert!(HELM.version().unwrap().starts_with("v3."));
         let flags = KUBERNETES.linker_flags().unwrap();
         assert!(flags.contains(&format!("gitVersion={} ", kubernetes_version().unwrap())), "{flags}");
     }

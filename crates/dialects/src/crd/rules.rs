@@ -113,12 +113,12 @@ fn pool() -> Vec<(&'static str, Value)> {
         ),
         ("quota.namespaces{}", quota()),
         ("sticky.keep", duration()),
-        ("application", fixed_application()),
-        ("application.kind", json!({ "minLength": 1, "maxLength": 63 })),
-        ("application.namespace", json!({ "minLength": 1, "maxLength": 63 })),
-        ("application.name", json!({ "minLength": 1 })),
+        ("application.kind", fixed(json!({ "minLength": 1, "maxLength": 63 }))),
+        ("application.namespace", fixed(json!({ "minLength": 1, "maxLength": 63 }))),
+        ("application.apiVersion", fixed(json!({ "minLength": 1, "maxLength": 253 }))),
+        ("application.name", fixed(json!({ "minLength": 1, "maxLength": 253 }))),
         ("application.uid", json!({ "maxLength": 64 })),
-        ("application.interface", json!({ "default": "eth0", "minLength": 1, "maxLength": 15 })),
+        ("application.interface", fixed(json!({ "default": "eth0", "minLength": 1, "maxLength": 15 }))),
         ("application.controllers", json!({ "maxItems": 64, "items": { "type": "string", "maxLength": 64 } })),
     ];
     for (list, item, values) in [
@@ -317,12 +317,9 @@ fn fixed_network() -> Value {
 
 /// An application may be made anew, make other controllers and change its mind about keeping the pool; another one it is
 /// not.
-fn fixed_application() -> Value {
-    rules(&[(
-        "self.apiVersion == oldSelf.apiVersion && self.kind == oldSelf.kind && self.namespace == oldSelf.namespace \
-         && self.name == oldSelf.name && self.interface == oldSelf.interface",
-        "only uid, controllers and keep can be changed; make another pool for another application or interface",
-    )])
+/// A part of what says whose a pool is: another application, or another interface, has another pool.
+fn fixed(limits: Value) -> Value {
+    with(limits, &[("self == oldSelf", "cannot be changed; make another pool for another application or interface")])
 }
 
 fn address() -> Value {
