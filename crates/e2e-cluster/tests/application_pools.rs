@@ -102,7 +102,7 @@ fn i00003_a_deployment_has_pools_that_grow_and_shrink_with_it_and_go_with_it() {
         world.delete_pod(pod);
     }
     sizes(&world, &[1, 1]);
-    world.plane.kubectl_ok(&["delete", "deployment,replicaset", "--all", "--cascade=orphan"]).unwrap();
+    world.plane.kubectl_ok(&["delete", "deployment,replicaset", "--all"]).unwrap();
     sizes(&world, &[]);
     world.check();
 }
@@ -116,7 +116,7 @@ fn i00015_i00016_i00019_a_pool_that_is_kept_is_found_again_by_the_same_applicati
     deployment(&world, "web", 1, &asks("true"));
     sizes(&world, &[4]);
     let before = pools(&world);
-    world.plane.kubectl_ok(&["delete", "deployment", "web", "--cascade=orphan"]).unwrap();
+    world.plane.kubectl_ok(&["delete", "deployment", "web"]).unwrap();
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_eq!(pools(&world), before, "it is kept");
     let uid = deployment(&world, "web", 1, &asks("true"));
@@ -131,7 +131,7 @@ fn i00015_i00016_i00019_a_pool_that_is_kept_is_found_again_by_the_same_applicati
     sizes(&world, &[2, 4]);
     deployment(&world, "web", 1, &asks("false"));
     until("the switch", || (world.field(&pool, ".spec.application.keep") != "true").then_some(()));
-    world.plane.kubectl_ok(&["delete", "deployment", "web", "--cascade=orphan"]).unwrap();
+    world.plane.kubectl_ok(&["delete", "deployment", "web"]).unwrap();
     sizes(&world, &[2]);
 }
 
@@ -205,6 +205,6 @@ fn i00006_a_hundred_applications_on_one_subnet_at_once() {
     all(3);
     sizes(&world, &[3; 100]);
     world.check();
-    world.plane.kubectl_ok(&["delete", "deployment", "--all", "--cascade=orphan"]).unwrap();
+    world.plane.kubectl_ok(&["delete", "deployment", "--all"]).unwrap();
     sizes(&world, &[]);
 }
