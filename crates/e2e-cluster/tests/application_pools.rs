@@ -5,6 +5,7 @@
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 fn deployment(world: &World, name: &str, replicas: u32, annotations: &Value) -> String {
     let template = json!({
@@ -35,14 +36,12 @@ fn pools(world: &World) -> Vec<(String, String, u64)> {
 }
 
 fn size(range: &str) -> u64 {
-    let number = |text: &str| -> u64 {
-        text.rsplit(['.', ':'])
-            .next()
-            .and_then(|n| u64::from_str_radix(n, if text.contains(':') { 16 } else { 10 }).ok())
-            .unwrap()
+    let number = |text: &str| match text.parse::<IpAddr>().unwrap() {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
     };
     if let Some((first, last)) = range.split_once('-') {
-        return number(last) - number(first) + 1;
+        return u64::try_from(number(last) - number(first) + 1).unwrap();
     }
     match range.split_once('/') {
         Some((cidr, len)) => 1 << (if cidr.contains(':') { 128 } else { 32 } - len.parse::<u64>().unwrap()),

@@ -116,7 +116,7 @@ fn a_pool_of_an_application_is_nobody_elses_even_by_name() {
     // It stays that application's.
     let patch = |patch: &str| world.plane.kubectl_ok(&["patch", "ippool", "app-web", "--type=merge", "-p", patch]);
     let refused = patch(r#"{"spec":{"application":{"name":"other"}}}"#).unwrap_err().to_string();
-    assert!(refused.contains("only uid, controllers and keep can be changed"), "{refused}");
+    assert!(refused.contains("make another pool for another application or interface"), "{refused}");
     let refused = patch(r#"{"spec":{"application":null}}"#).unwrap_err().to_string();
     assert!(refused.contains("application cannot be added or removed"), "{refused}");
     patch(r#"{"spec":{"application":{"uid":"u2","keep":true,"controllers":["r"]}}}"#).unwrap();

@@ -101,7 +101,8 @@ impl Workloads {
             let gvk = GroupVersionKind::gvk(group, version, kind);
             match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk)) {
                 Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
-                    let scales = capabilities.subresources.iter().any(|(own, _)| own.plural.ends_with("/scale"));
+                    let scales =
+                        capabilities.subresources.iter().any(|(own, _)| own.plural.rsplit('/').next() == Some("scale"));
                     info!(kind, api_version, scales, "pods of this kind ask for pools of their own: watching it");
                     self.follow(api_version, kind, resource, scales);
                     self.failed.remove(&key);
