@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What happens at a write.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,8 @@ impl Kubelet<'_> {
             }
             self.agent.del(pod, &container).silent();
             self.agent.revive();
+            // A kubelet does not try again at once either.
+            std::thread::sleep(Duration::from_millis(100));
         }
         panic!("pod {} never got an address", pod.name);
     }

@@ -26,6 +26,6 @@ fn a_block_that_stays_empty_is_deleted_and_begun_anew() {
         }
         until("the empty block to be deleted", || world.blocks().is_empty().then_some(()));
     }
-    let _ = (one.address(&first, "again"), other.address(&second, "again"));
+    let _ = (one.address(&first, "again-1"), other.address(&second, "again-2"));
     assert_eq!(world.used(), 2);
 }
