@@ -26,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+const NAMESPACE: &str = include_str!("../../../deploy/kubernetes/namespace.yaml");
 const RBAC: &str = include_str!("../../../deploy/kubernetes/agent-rbac.yaml");
 const POLICY: &str = include_str!("../../../deploy/kubernetes/agent-policy.yaml");
 /// Long enough for anything that comes to pass at all.
@@ -61,6 +62,7 @@ impl World {
         let plane = ControlPlane::start(&Options::default())?;
         plane.apply(&crd::yaml(crd::kinds())?)?;
         plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"])?;
+        plane.apply(NAMESPACE)?;
         plane.apply(RBAC)?;
         plane.apply(POLICY)?;
         // Without a controller manager nobody makes the account that every pod of a namespace has.
