@@ -159,8 +159,21 @@ impl Reclaim {
             match free(&self.world, some.clone()) {
                 Ok(freed) => {
                     self.tell(some.iter().zip(freed).filter_map(|(suspect, address)| Some((suspect, address?))));
+                    self.settle_tickets(&some);
                 }
                 Err(error) => warn!(%error, "could not free what may come back; it is tried again"),
+            }
+        }
+    }
+
+    /// What counted against quotas on nodes that are gone counts no more: nobody else puts it in order there.
+    fn settle_tickets(&self, freed: &[Suspect]) {
+        let gone = |suspect: &&Suspect| matches!(suspect.class, Class::NodeGone | Class::NodeOutOfService);
+        let holders = freed.iter().filter(gone).filter_map(|suspect| suspect.judged.holder.as_ref());
+        let nodes: BTreeSet<&str> = holders.map(|holder| holder.node.as_str()).collect();
+        for node in nodes {
+            if let Err(error) = self.world.engine.settle_tickets(node) {
+                warn!(%error, node, "could not put the tickets of quotas in order");
             }
         }
     }
