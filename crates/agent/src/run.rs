@@ -18,8 +18,6 @@ use berth_kube::{Cluster, Connect, KubeStore};
 use berth_server::{LogFormat, Metrics, serve_probes};
 use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock, StoreError};
 use berth_wire::boot;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -71,14 +69,7 @@ pub struct AgentOptions {
 /// If it cannot start for a reason that does not pass.
 pub fn run(options: &AgentOptions) -> anyhow::Result<()> {
     berth_server::init_logging(options.log_format, &options.log_level);
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("listen for signals")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            stopping.store(true, Ordering::SeqCst);
-        }
-    })?;
+    let stop = berth_server::stop_on_signal()?;
     serve(options, &stop)
 }
 

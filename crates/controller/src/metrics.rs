@@ -80,15 +80,7 @@ impl Metrics {
 
     /// How full a pool is.
     pub(crate) fn pool(&self, pool: &str, network: &str, usage: &Usage) {
-        for (state, count) in [
-            ("capacity", usage.capacity),
-            ("in_use", usage.in_use),
-            ("held", usage.held),
-            ("cooling", usage.cooling),
-            ("quarantined", usage.quarantined),
-            ("reserved", usage.reserved),
-            ("free", usage.free),
-        ] {
+        for (state, count) in usage.counts() {
             let labels = OfPool { pool: pool.to_owned(), network: network.to_owned(), state };
             self.addresses.get_or_create(&labels).set(count.as_f64());
         }

@@ -14,8 +14,6 @@ use anyhow::Context;
 use berth_core::reclaim::Times;
 use berth_kube::{Cluster, Connect};
 use berth_server::{LogFormat, serve_probes};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,15 +50,7 @@ pub struct ControllerOptions {
 /// If it cannot start for a reason that does not pass, or if it led and does not any more.
 pub fn run(options: &ControllerOptions) -> anyhow::Result<()> {
     berth_server::init_logging(options.log_format, &options.log_level);
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("listen for signals")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            stopping.store(true, Ordering::SeqCst);
-        }
-    })?;
-    serve(options, &stop)
+    serve(options, &berth_server::stop_on_signal()?)
 }
 
 /// Runs the controller until `stop` is set, without touching what belongs to the process: signals and the log.

@@ -9,6 +9,7 @@
 //! | `status` | whether an ADD could be served, found out by trying |
 //! | `http` | the door for people and programs |
 //! | `probes` | health and metrics of processes that serve no other HTTP |
+//! | `stop` | told to stop |
 //! | `chores` | what time does: expiry, compaction, pruning |
 
 mod chores;
@@ -22,6 +23,7 @@ mod probes;
 mod run;
 mod socket;
 mod status;
+mod stop;
 #[cfg(test)]
 mod tests;
 
@@ -31,3 +33,4 @@ pub use metrics::{Metrics, metrics_table, sample_metrics};
 pub use node::{Node, now, seed};
 pub use probes::serve_probes;
 pub use run::{ServeOptions, serve};
+pub use stop::stop_on_signal;

@@ -100,15 +100,7 @@ impl Metrics {
             ipam.pools().filter_map(usage).collect::<Vec<_>>()
         });
         for (pool, network, usage) in usages {
-            for (state, count) in [
-                ("capacity", usage.capacity),
-                ("in_use", usage.in_use),
-                ("held", usage.held),
-                ("cooling", usage.cooling),
-                ("quarantined", usage.quarantined),
-                ("reserved", usage.reserved),
-                ("free", usage.free),
-            ] {
+            for (state, count) in usage.counts() {
                 let labels = PoolState { pool: pool.clone(), network: network.clone(), state };
                 self.addresses.get_or_create(&labels).set(count.as_f64());
             }

@@ -28,6 +28,22 @@ pub struct Usage {
     pub free: Count,
 }
 
+impl Usage {
+    /// Every count with its name, as metrics call it.
+    #[must_use]
+    pub const fn counts(&self) -> [(&'static str, Count); 7] {
+        [
+            ("capacity", self.capacity),
+            ("in_use", self.in_use),
+            ("held", self.held),
+            ("cooling", self.cooling),
+            ("quarantined", self.quarantined),
+            ("reserved", self.reserved),
+            ("free", self.free),
+        ]
+    }
+}
+
 impl Ipam {
     /// How full a pool is.
     #[must_use]
