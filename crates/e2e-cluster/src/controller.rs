@@ -38,6 +38,23 @@ impl Controller {
         kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
     }
 
+    /// Its process.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().unwrap())
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Panics
+    /// If that cannot be told.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+
     /// Waits until it ends; its exit code, if it was not killed.
     ///
     /// # Panics
