@@ -112,7 +112,7 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
 /// If the server cannot be asked.
 pub fn reclaim_now(to: &Connect, dry_run: bool) -> anyhow::Result<serde_json::Value> {
     let cluster = Cluster::connect(to)?;
-    let world = World::open(&cluster).map_err(|error| anyhow::anyhow!("read the cluster's state: {error}"))?;
+    let world = World::open(&cluster).context("read the cluster's state")?;
     crate::reclaim::now(&world, dry_run)
 }
 

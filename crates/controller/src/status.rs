@@ -17,10 +17,10 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::debug;
 
-/// How long two writes of one status are apart at least: a round takes as long.
+/// How long two rounds are apart at least, and so two writes of one status.
 const PACE: Duration = Duration::from_secs(1);
 
 /// The writer of statuses.
@@ -32,9 +32,30 @@ pub(crate) struct Status {
     pools: Changes,
     subnets: Changes,
     configured: u64,
-    /// Pools whose status may have changed; `None` stands for all.
-    dirty: BTreeSet<String>,
+    /// Whether each object is accepted, in the form of a condition, by kind and name.
+    accepted: HashMap<(String, String), Value>,
+    dirty: Dirty,
+    last: Option<Instant>,
+    /// Whether this replica led in the last round.
+    led: bool,
+}
+
+/// What may have another status by now.
+#[derive(Default)]
+struct Dirty {
+    pools: BTreeSet<String>,
+    subnets: BTreeSet<String>,
     everything: bool,
+}
+
+impl Dirty {
+    fn has_pool(&self, name: &str) -> bool {
+        self.everything || self.pools.contains(name)
+    }
+
+    fn has_subnet(&self, name: &str) -> bool {
+        self.everything || self.subnets.contains(name)
+    }
 }
 
 impl Status {
@@ -44,8 +65,10 @@ impl Status {
             pools: world.mirrors.pools.changes(),
             subnets: world.mirrors.subnets.changes(),
             configured: 0,
-            dirty: BTreeSet::new(),
-            everything: true,
+            accepted: HashMap::new(),
+            dirty: Dirty { everything: true, ..Dirty::default() },
+            last: None,
+            led: false,
             world,
             events,
             metrics,
@@ -54,46 +77,60 @@ impl Status {
 
     /// One round; how long the next is to wait.
     pub(crate) fn round(&mut self, seat: &Seat) -> Duration {
-        let touched = self.blocks.take();
-        self.world.refresh();
-        let configured = self.world.configured();
-        self.everything |= configured != self.configured || !self.subnets.take().is_empty();
-        self.configured = configured;
-        self.dirty.extend(self.pools.take().into_iter().map(|key| key.name));
-        let now = berth_server::now();
-        let world = self.world.clone();
-        self.dirty.extend(world.engine.read(|ipam| {
-            let of_block = touched.iter().flat_map(|key| ipam.pools_at(key));
-            // Where addresses rest, time alone changes the counts.
-            let resting = ipam.pools().filter(|pool| !pool.cool_down.is_zero()).cloned();
-            of_block.chain(resting).map(|pool| pool.name.clone()).collect::<Vec<_>>()
-        }));
-        self.count(now);
-        if !seat.leads() || (self.dirty.is_empty() && !self.everything) {
-            return PACE;
+        if let Some(early) = self.last.and_then(|last| PACE.checked_sub(last.elapsed())).filter(|left| !left.is_zero())
+        {
+            return early;
         }
-        let dirty = std::mem::take(&mut self.dirty);
-        let everything = std::mem::take(&mut self.everything);
-        let wanted: Vec<Wanted> = world.engine.read(|ipam| wanted(ipam, &dirty, everything, now));
-        let objects = world.objects.all();
-        let verdicts = judge(objects.iter().map(AsRef::as_ref));
-        let refusals: HashMap<(&str, &str), &(&Object, Option<Refusal>)> = (verdicts.objects.iter())
-            .map(|verdict| ((verdict.0.kind.as_str(), verdict.0.metadata.name.as_str()), verdict))
-            .collect();
-        for one in wanted {
-            let verdict = refusals.get(&(one.kind, one.name.as_str())).copied();
-            self.bring_up_to_date(one, verdict);
+        self.last = Some(Instant::now());
+        self.collect();
+        let now = berth_server::now();
+        let mut dirty = std::mem::take(&mut self.dirty);
+        // What a follower leaves undone is all done by who takes over.
+        dirty.everything |= seat.leads() && !self.led;
+        self.led = seat.leads();
+        self.count(&dirty, now);
+        if self.led {
+            let wanted: Vec<Wanted> = self.world.engine.read(|ipam| wanted(ipam, &dirty, now));
+            wanted.into_iter().for_each(|one| self.bring_up_to_date(one));
         }
         PACE
     }
 
+    /// Finds out what something has happened to.
+    fn collect(&mut self) {
+        let touched = self.blocks.take();
+        self.world.refresh();
+        let configured = self.world.configured();
+        if configured != self.configured {
+            self.configured = configured;
+            self.dirty.everything = true;
+            let objects = self.world.objects.all();
+            let verdicts = judge(objects.iter().map(AsRef::as_ref)).objects;
+            let accepted = |(object, refusal): (&Object, Option<Refusal>)| {
+                let key = (object.kind.clone(), object.metadata.name.clone());
+                (key, condition(object, refusal.as_ref(), ""))
+            };
+            self.accepted = verdicts.into_iter().map(accepted).collect();
+        }
+        self.dirty.pools.extend(self.pools.take().into_iter().map(|key| key.name));
+        self.dirty.subnets.extend(self.subnets.take().into_iter().map(|key| key.name));
+        let (pools, subnets): (Vec<String>, Vec<Option<String>>) = self.world.engine.read(|ipam| {
+            let of_block = touched.iter().flat_map(|key| ipam.pools_at(key));
+            // Where addresses rest, time alone changes the counts.
+            let resting = ipam.pools().filter(|pool| !pool.cool_down.is_zero()).cloned();
+            of_block.chain(resting).map(|pool| (pool.name.clone(), pool.subnet.clone())).unzip()
+        });
+        self.dirty.pools.extend(pools);
+        self.dirty.subnets.extend(subnets.into_iter().flatten());
+    }
+
     /// Every replica counts, so that whichever is asked knows.
-    fn count(&self, now: Time) {
-        if self.everything {
+    fn count(&self, dirty: &Dirty, now: Time) {
+        if dirty.everything {
             self.metrics.clear_pools();
         }
         self.world.engine.read(|ipam| {
-            for pool in ipam.pools().filter(|pool| self.everything || self.dirty.contains(&pool.name)) {
+            for pool in ipam.pools().filter(|pool| dirty.has_pool(&pool.name)) {
                 if let Some(usage) = ipam.pool_usage(&pool.name, now) {
                     self.metrics.pool(&pool.name, &pool.network, &usage);
                 }
@@ -101,13 +138,13 @@ impl Status {
         });
     }
 
-    fn bring_up_to_date(&mut self, wanted: Wanted, verdict: Option<&(&Object, Option<Refusal>)>) {
+    fn bring_up_to_date(&mut self, wanted: Wanted) {
         let Wanted { kind, name, mut status } = wanted;
         let mirror: &Mirror<Record> =
             if kind == "IPPool" { &self.world.mirrors.pools } else { &self.world.mirrors.subnets };
         let Some(record) = mirror.get("", &name) else { return };
-        if let Some((object, refusal)) = verdict {
-            status["conditions"] = conditions(&record.status, object, refusal.as_ref());
+        if let Some(accepted) = self.accepted.get(&(kind.to_owned(), name.clone())) {
+            status["conditions"] = conditions(&record.status, accepted.clone());
         }
         let Some(patch) = difference(&record, &status) else { return };
         let filled = status["phase"] == "Full" && record.status["phase"] != "Full";
@@ -126,11 +163,8 @@ impl Status {
             Err(error) if matches!(error.status(), Some(404 | 409 | 422)) => {}
             Err(error) => {
                 debug!(%error, kind, name, "could not write a status; it is tried again");
-                if kind == "IPPool" {
-                    self.dirty.insert(name);
-                } else {
-                    self.everything = true;
-                }
+                let again = if kind == "IPPool" { &mut self.dirty.pools } else { &mut self.dirty.subnets };
+                again.insert(name);
             }
         }
     }
@@ -143,16 +177,12 @@ struct Wanted {
     status: Value,
 }
 
-fn wanted(ipam: &Ipam, dirty: &BTreeSet<String>, everything: bool, now: Time) -> Vec<Wanted> {
-    let concerned = ipam.pools().filter(|pool| everything || dirty.contains(&pool.name));
-    let pools = concerned.filter_map(|pool| {
+fn wanted(ipam: &Ipam, dirty: &Dirty, now: Time) -> Vec<Wanted> {
+    let pools = ipam.pools().filter(|pool| dirty.has_pool(&pool.name)).filter_map(|pool| {
         let usage: Usage = ipam.pool_usage(&pool.name, now)?;
         Some(Wanted { kind: "IPPool", name: pool.name.clone(), status: pool_status(pool, &usage) })
     });
-    let of_pools: BTreeSet<&String> =
-        ipam.pools().filter(|pool| dirty.contains(&pool.name)).filter_map(|pool| pool.subnet.as_ref()).collect();
-    let concerned = ipam.config().subnets.keys().filter(|name| everything || of_pools.contains(name));
-    let subnets = concerned.filter_map(|name| {
+    let subnets = ipam.config().subnets.keys().filter(|name| dirty.has_subnet(name)).filter_map(|name| {
         let usage = ipam.subnet_usage(name, now)?;
         Some(Wanted { kind: "IPSubnet", name: name.clone(), status: subnet_status(&usage) })
     });
@@ -160,14 +190,13 @@ fn wanted(ipam: &Ipam, dirty: &BTreeSet<String>, everything: bool, now: Time) ->
 }
 
 /// The conditions of an object. A condition that says what it said before has been so since then.
-fn conditions(before: &Value, object: &Object, refusal: Option<&Refusal>) -> Value {
-    let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
-    let mut next = condition(object, refusal, &now);
+fn conditions(before: &Value, mut accepted: Value) -> Value {
     let known = before["conditions"].as_array().into_iter().flatten().find(|known| known["type"] == ACCEPTED);
-    if let Some(known) = known.filter(|known| known["status"] == next["status"]) {
-        next["lastTransitionTime"] = known["lastTransitionTime"].clone();
-    }
-    json!([next])
+    accepted["lastTransitionTime"] = match known.filter(|known| known["status"] == accepted["status"]) {
+        Some(known) => known["lastTransitionTime"].clone(),
+        None => json!(jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()),
+    };
+    json!([accepted])
 }
 
 /// What of a status is to be written; nothing if it says all that already.

@@ -5,7 +5,6 @@ use berth_core::block::BlockKey;
 use berth_dialects::native::Claim;
 use berth_dialects::{Lowered, Object, lower};
 use berth_engine::Engine;
-use berth_kube::connect::CallError;
 use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::store::Touched;
@@ -26,13 +25,19 @@ pub(crate) struct World {
     pub(crate) endpoints: Endpoints,
     /// Rings when anything changes.
     pub(crate) bell: Bell,
-    configured: Mutex<u64>,
-    claims: Mutex<Arc<Vec<Claim>>>,
+    configured: Mutex<Configured>,
+}
+
+/// What is in force.
+#[derive(Default)]
+struct Configured {
+    version: u64,
+    claims: Arc<Vec<Claim>>,
 }
 
 impl World {
     /// Reads everything as of now, and follows it from there.
-    pub(crate) fn open(cluster: &Cluster) -> Result<Self, OpenError> {
+    pub(crate) fn open(cluster: &Cluster) -> anyhow::Result<Self> {
         let bell = Bell::default();
         let mirrors = Mirrors::new(cluster, &bell);
         let objects = Objects::open(cluster)?;
@@ -41,8 +46,8 @@ impl World {
         let (config, version) = objects.config();
         let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
         let endpoints = Endpoints::new(cluster);
-        let (configured, claims) = (Mutex::new(version), Mutex::new(claims(&objects)));
-        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured, claims })
+        let configured = Mutex::new(Configured { version, claims: claims(&objects) });
+        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured })
     }
 
     /// Collects the blocks that change from now on.
@@ -52,12 +57,11 @@ impl World {
 
     /// Takes in what the watches have told since.
     pub(crate) fn refresh(&self) {
-        let mut configured = lock(&self.configured);
-        if self.objects.wait(*configured, Duration::ZERO) {
+        let mut configured = self.lock();
+        if self.objects.wait(configured.version, Duration::ZERO) {
             let (config, version) = self.objects.config();
             self.engine.configure(config);
-            *lock(&self.claims) = claims(&self.objects);
-            *configured = version;
+            *configured = Configured { version, claims: claims(&self.objects) };
         }
         drop(configured);
         // A transaction of nothing takes in the changes that were told.
@@ -66,12 +70,16 @@ impl World {
 
     /// The version of the configuration that is in force.
     pub(crate) fn configured(&self) -> u64 {
-        *lock(&self.configured)
+        self.lock().version
     }
 
     /// All claims.
     pub(crate) fn claims(&self) -> Arc<Vec<Claim>> {
-        lock(&self.claims).clone()
+        self.lock().claims.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Configured> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every block.
@@ -86,36 +94,4 @@ fn claims(objects: &Objects) -> Arc<Vec<Claim>> {
         _ => None,
     };
     Arc::new(objects.all().iter().filter_map(claim).collect())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Why there is no picture of the cluster yet.
-#[derive(Debug)]
-pub(crate) enum OpenError {
-    Call(CallError),
-    Store(berth_store::StoreError),
-}
-
-impl From<CallError> for OpenError {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl From<berth_store::StoreError> for OpenError {
-    fn from(error: berth_store::StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Call(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
 }

@@ -1,7 +1,5 @@
 //! Many nodes go at once.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use berth_core::addr::Family;
 use berth_core::block::{Block, BlockKey, Plane, Slot};
 use berth_core::holder::Holder;

@@ -81,6 +81,8 @@ fn a_node_that_does_not_answer_keeps_everything_until_somebody_vouches_for_it() 
     assert_eq!(dry["addresses"].as_array().unwrap().len(), 1, "{dry}");
     assert_eq!(dry["addresses"][0]["class"], "node-silent");
     assert_eq!(world.used(), 2, "only asked");
+    berth_e2e::succeed(Command::new(binaries::berth()).args(["reclaim", "--kubeconfig"]).arg(world.plane.kubeconfig()));
+    assert_eq!(world.used(), 2, "what never comes back by itself does not by hand either");
     let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
     world.plane.kubectl_ok(&["taint", "node", "n1", taint]).unwrap();
     until("the address to come back", || (world.used() == 1).then_some(()));

@@ -91,7 +91,8 @@ pub enum Command {
     Controller(ControllerArgs),
     /// Let addresses come back whose users are gone
     ///
-    /// What the controller of a cluster does by itself after a while: judged twice, then by what the API server says.
+    /// What the controller of a cluster does by itself after a while: judged twice, then by what the API server says. What
+    /// never comes back by itself is shown and stays.
     Reclaim(ReclaimArgs),
     /// Take Berth's finalizers off the pools and subnets of a cluster
     ///

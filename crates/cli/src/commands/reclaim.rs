@@ -19,6 +19,7 @@ struct Row {
     holder: String,
     class: String,
     because: String,
+    after: String,
 }
 
 /// Prints what came back, or would.
@@ -35,14 +36,14 @@ pub(crate) fn print(answer: Value, args: &ReclaimArgs, ui: &mut Ui) -> Result<()
         ui.note("Nothing is to come back: every address has a user that lives, or is kept for one.");
         return Ok(());
     }
-    let mut printed = table::table(["NETWORK", "ADDRESS", "HOLDER", "CLASS", "BECAUSE"]);
+    let mut printed = table::table(["NETWORK", "ADDRESS", "HOLDER", "CLASS", "AFTER", "BECAUSE"]);
     for row in &rows {
-        let cells = [&row.network, &row.address, &row.holder, &row.class, &row.because];
+        let cells = [&row.network, &row.address, &row.holder, &row.class, &row.after, &row.because];
         printed.add_row(cells.map(table::text));
     }
     ui.table(&mut printed)?;
     if args.dry_run {
-        ui.note("Nothing was freed. Without --dry-run it is; a controller does it by itself after a while.");
+        ui.note("Nothing was freed. Without --dry-run it is, but for what never comes back; a controller does it by itself.");
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 mod workloads;
 
+pub(crate) use workloads::gvk;
+
 use crate::events::Events;
 use crate::facts::Record;
 use crate::leader::Seat;

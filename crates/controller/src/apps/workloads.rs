@@ -65,16 +65,15 @@ impl Workloads {
     pub(super) fn new(cluster: &Cluster, bell: &Bell) -> Self {
         let mut all = Self { cluster: cluster.clone(), bell: bell.clone(), kinds: Vec::new(), failed: BTreeMap::new() };
         for (api_version, kind, plural) in KNOWN {
-            let (group, version) = api_version.split_once('/').unwrap_or_default();
-            let gvk = GroupVersionKind::gvk(group, version, kind);
-            all.follow(api_version, kind, ApiResource::from_gvk_with_plural(&gvk, plural), false);
+            all.follow(api_version, kind, ApiResource::from_gvk_with_plural(&gvk(api_version, kind), plural), false);
         }
         all
     }
 
     /// Waits until Kubernetes' own have been listed once.
     pub(super) fn wait_for_sync(&self) -> Result<(), CallError> {
-        self.kinds.iter().try_for_each(|kind| kind.mirror.wait_for_sync())
+        // Not those that were learned of: one that may not be read must not stop the rest.
+        self.kinds.iter().take(KNOWN.len()).try_for_each(|kind| kind.mirror.wait_for_sync())
     }
 
     fn follow(&mut self, api_version: &str, kind: &str, resource: ApiResource, scales: bool) {
@@ -97,9 +96,7 @@ impl Workloads {
             if self.kinds.iter().any(known) || lately {
                 continue;
             }
-            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            let gvk = GroupVersionKind::gvk(group, version, kind);
-            match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk)) {
+            match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk(api_version, kind))) {
                 Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
                     let scales =
                         capabilities.subresources.iter().any(|(own, _)| own.plural.rsplit('/').next() == Some("scale"));
@@ -175,9 +172,7 @@ impl Workloads {
             Some(kind) if !kind.mirror.is_synced() => return false,
             Some(kind) => kind.resource.clone(),
             None => {
-                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-                let gvk = GroupVersionKind::gvk(group, version, &who.kind);
-                match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk)) {
+                match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk(api_version, &who.kind))) {
                     Ok((resource, _)) => resource,
                     // A kind that is not there any more tells nothing: it may be about to come back.
                     Err(_) => return false,
@@ -216,6 +211,11 @@ impl Kind {
             name: key.name.clone(),
         }
     }
+}
+
+pub(crate) fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    GroupVersionKind::gvk(group, version, kind)
 }
 
 /// What is kept of an object. A controller in between is of interest only if its pods ask for something.

@@ -3,12 +3,13 @@
 use super::Look;
 use super::mirrors::Mirrors;
 use super::read::{self, Ordinals, PodFacts};
+use crate::apps::gvk;
 use berth_core::reclaim::{Keeper, Node, Pod};
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
-use kube::api::{Api, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::discovery;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -95,8 +96,7 @@ impl Look for Fresh<'_> {
             let found = self.cluster.wait(api.get_opt(&owner.name));
             return want(found.map(|set| set.as_ref().map(Ordinals::read)));
         }
-        let Some((group, version)) = owner.api_version.split_once('/') else { return Keeper::Unknown };
-        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        let kind = gvk(&owner.api_version, &owner.kind);
         let client = self.cluster.client();
         // A kind that is not there any more tells nothing: it may be about to come back.
         let Ok((resource, _)) = self.cluster.wait(discovery::pinned_kind(client, &kind)) else {

@@ -42,7 +42,10 @@ pub(crate) struct Reclaim {
     audit: Duration,
     index: Index,
     suspects: Suspects,
+    /// Leases of nodes that are gone, and since when.
     leases: HashMap<(String, String), Instant>,
+    /// Whether that may have changed: a node came or went, a lease was given or returned.
+    leases_changed: bool,
     audited: Option<Instant>,
     blocks: Touched,
     pods: Changes,
@@ -67,6 +70,7 @@ impl Reclaim {
             index: Index::default(),
             suspects: Suspects::default(),
             leases: HashMap::new(),
+            leases_changed: true,
             audited: None,
             world,
             events,
@@ -87,7 +91,8 @@ impl Reclaim {
             self.end_leases(now);
         }
         let next_audit = self.audited.map_or(Duration::ZERO, |last| self.audit.saturating_sub(last.elapsed()));
-        let due = self.suspects.next_due(&self.times, now).unwrap_or(next_audit);
+        let leases = self.times.of(Class::NodeGone).filter(|_| !self.leases.is_empty());
+        let due = self.suspects.next_due(&self.times, now).into_iter().chain(leases).min().unwrap_or(next_audit);
         // What is due but could not be freed is tried again, though not at once.
         due.min(next_audit).max(Duration::from_millis(500))
     }
@@ -106,11 +111,13 @@ impl Reclaim {
                 self.index.put(key, ipam.block(key));
             }
         });
+        self.leases_changed |= keys.iter().any(|key| key.plane.leases_of().is_some());
         let index = &self.index;
         for key in self.pods.take() {
             keys.extend(index.of_pod(&key.namespace, &key.name).cloned());
         }
         for key in self.nodes.take() {
+            self.leases_changed = true;
             keys.extend(index.of_node(&key.name).cloned());
         }
         for key in self.claims.take() {
@@ -148,7 +155,9 @@ impl Reclaim {
             Ok(fresh) => fresh,
             Err(error) => return debug!(%error, "cannot ask about pods; nothing is freed"),
         };
-        let confirmed: Vec<Suspect> = due.into_iter().filter(|suspect| confirm(&self.world, &fresh, suspect)).collect();
+        let (confirmed, refuted): (Vec<Suspect>, Vec<Suspect>) =
+            due.into_iter().partition(|suspect| confirm(&self.world, &fresh, suspect));
+        self.suspects.refute(&refuted, now);
         let mut by_block: BTreeMap<BlockKey, Vec<Suspect>> = BTreeMap::new();
         for suspect in confirmed {
             by_block.entry(suspect.key.clone()).or_default().push(suspect);
@@ -215,6 +224,9 @@ impl Reclaim {
     /// Leases of nodes that are gone become anybody's.
     fn end_leases(&mut self, now: Instant) {
         let Some(time) = self.times.of(Class::NodeGone) else { return };
+        if !std::mem::take(&mut self.leases_changed) && self.leases.is_empty() {
+            return;
+        }
         let world = &self.world;
         let leases: Vec<Lease> = world.engine.read(|ipam| {
             let pools: Vec<String> =
@@ -301,7 +313,8 @@ fn suspects_in(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Vec<
         .collect()
 }
 
-/// What would come back now, whatever its time, and why; freed unless it is only asked for.
+/// What would come back now, whatever its time, and why; freed unless it is only asked for. A class that never comes back
+/// by itself does not come back this way either: who types a command has not looked at the node.
 ///
 /// # Errors
 /// If the server cannot be asked.
@@ -319,7 +332,8 @@ pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Va
     }
     let fresh = Fresh::new(&world.cluster, &world.mirrors, first.len())?;
     let both = look().into_iter().filter(|suspect| first.contains(suspect));
-    let confirmed: Vec<Suspect> = both.filter(|suspect| confirm(world, &fresh, suspect)).collect();
+    let may = |suspect: &Suspect| dry_run || suspect.class.usual().is_some();
+    let confirmed: Vec<Suspect> = both.filter(|suspect| may(suspect) && confirm(world, &fresh, suspect)).collect();
     let row = |suspect: &Suspect| {
         let address = suspect.key.plane.addr(suspect.key.unit(suspect.slot));
         let holder = suspect.judged.holder.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -329,6 +343,7 @@ pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Va
             "holder": holder,
             "class": suspect.class.name(),
             "because": suspect.class.because(),
+            "after": suspect.class.usual().map_or_else(|| "never".to_owned(), |time| format!("{}s", time.as_secs())),
         })
     };
     let mut rows = Vec::new();

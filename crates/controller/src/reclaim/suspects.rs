@@ -5,6 +5,9 @@ use berth_core::reclaim::{Class, Times};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+/// How long the server is not asked again about what it knew better, on top of the time of the class.
+const AT_LEAST: Duration = Duration::from_secs(30);
+
 /// One slot that may come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
@@ -40,16 +43,24 @@ impl Suspects {
     /// Those that have been so for long enough.
     pub(super) fn due(&self, times: &Times, now: Instant) -> Vec<Suspect> {
         let all = self.0.values().flat_map(BTreeMap::values);
-        let is_due = |suspect: &Suspect, since: Instant| {
-            times.of(suspect.class).is_some_and(|time| now.duration_since(since) >= time)
-        };
+        let is_due =
+            |suspect: &Suspect, since: Instant| times.of(suspect.class).is_some_and(|time| since + time <= now);
         all.filter(|(suspect, since)| is_due(suspect, *since)).map(|(suspect, _)| suspect.clone()).collect()
+    }
+
+    /// The server knows better: the time of these begins anew, and is never short, so that it is not asked for ever.
+    pub(super) fn refute(&mut self, suspects: &[Suspect], now: Instant) {
+        for Suspect { key, slot, .. } in suspects {
+            if let Some((_, since)) = self.0.get_mut(key).and_then(|block| block.get_mut(slot)) {
+                *since = now + AT_LEAST;
+            }
+        }
     }
 
     /// How long until the next is due; `None` if none will be.
     pub(super) fn next_due(&self, times: &Times, now: Instant) -> Option<Duration> {
         let all = self.0.values().flat_map(BTreeMap::values);
-        all.filter_map(|(suspect, since)| Some(times.of(suspect.class)?.saturating_sub(now.duration_since(*since))))
+        all.filter_map(|(suspect, since)| Some((*since + times.of(suspect.class)?).saturating_duration_since(now)))
             .min()
     }
 
@@ -98,6 +109,20 @@ mod tests {
         assert!(suspects.due(&times, after(100)).is_empty(), "it was back in between");
         suspects.look(&one.key, vec![suspect("u2", Class::NodeGone)], after(100));
         assert!(suspects.due(&times, after(130)).is_empty(), "another holder has its own time");
+    }
+
+    #[test]
+    fn one_that_the_server_knows_better_about_is_not_asked_about_at_once_again() {
+        let (mut suspects, mut times, start) = (Suspects::default(), Times::default(), Instant::now());
+        times.set(Class::NodeGone, Some(Duration::ZERO));
+        let one = suspect("u1", Class::NodeGone);
+        suspects.look(&one.key, vec![one.clone()], start);
+        assert_eq!(suspects.due(&times, start), std::slice::from_ref(&one));
+        suspects.refute(std::slice::from_ref(&one), start);
+        suspects.look(&one.key, vec![one.clone()], start + AT_LEAST / 2);
+        assert!(suspects.due(&times, start + AT_LEAST / 2).is_empty());
+        assert_eq!(suspects.next_due(&times, start), Some(AT_LEAST));
+        assert_eq!(suspects.due(&times, start + AT_LEAST), [one]);
     }
 
     #[test]
