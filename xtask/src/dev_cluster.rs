@@ -38,6 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut cluster = Cluster::start_with(&options)?;
     eprintln!("installing Berth after {:.1} s", began.elapsed().as_secs_f64());
     berth::install(&mut cluster, &image)?;
+    berth::install_controller(&cluster)?;
     eprintln!("ready after {:.1} s", began.elapsed().as_secs_f64());
     introduce(cluster.control_plane());
     suggest(cluster.underlay());
@@ -74,6 +75,7 @@ fn suggest(underlay: &Underlay) {
     eprintln!("  kubectl get pods -o wide");
     eprintln!("  kubectl get pools,ipblocks");
     eprintln!("  kubectl logs -n {} daemonset/berth-agent", berth::NAMESPACE);
+    eprintln!("  kubectl logs -n {} deployment/berth-controller   # once there is a pool for it", berth::NAMESPACE);
 }
 
 fn wait(signals: &mut Signals) -> Result<()> {

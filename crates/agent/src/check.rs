@@ -1,4 +1,4 @@
-//! `berth check --kubeconfig`: whether the blocks of a cluster are consistent, and agree with its pods.
+//! `berth check --cluster`: whether the blocks of a cluster are consistent, and agree with its pods.
 
 use anyhow::Context;
 use berth_core::block::State;

@@ -34,5 +34,5 @@ mod sweep;
 pub use agent::Agent;
 pub use check::check_cluster;
 pub use explain::explain_pod;
-pub use run::{AgentOptions, run, serve};
+pub use run::{AgentOptions, run, sample_metrics, serve};
 pub use store::ClusterStore;

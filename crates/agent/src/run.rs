@@ -14,6 +14,7 @@ use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::places::Places;
 use berth_kube::pods::Pods;
+use berth_kube::requests::Requests;
 use berth_kube::{Cluster, Connect, KubeStore};
 use berth_server::{LogFormat, Metrics, serve_probes};
 use berth_store::{BlockStore, Durability, FileMedium, History, Journal, StateLock, StoreError};
@@ -117,6 +118,16 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Every metric of an agent, with a value, in Prometheus' text format.
+#[must_use]
+pub fn sample_metrics() -> String {
+    counters(&Requests::sample()).sample()
+}
+
+fn counters(requests: &Requests) -> Metrics {
+    Metrics::new().with(Requests::NAME, Requests::HELP, requests.family())
+}
+
 fn lock(options: &AgentOptions) -> anyhow::Result<StateLock> {
     let dir = &options.state_dir;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -186,7 +197,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         info!(addresses = freed.len(), "the node has booted since: addresses of dead containers are free");
     }
     engine.with_store(|store| store.journal().set_boot(&boot_id))?;
-    let (cidrs, metrics) = (networks::of_node(), Metrics::new());
+    let (cidrs, metrics) = (networks::of_node(), counters(cluster.requests()));
     let (endpoints, definitions) = (Endpoints::new(cluster), Definitions::new(cluster));
     let agent = Agent {
         engine,

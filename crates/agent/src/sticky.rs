@@ -136,7 +136,7 @@ impl Agent {
                 self.bind(claim, outcome)?;
             }
             routes.apply(outcome);
-            served.push(endpoint_interface(ifname, network, outcome));
+            served.push(EndpointInterface::of(ifname, network, outcome));
         }
         let wanted = self.engine.read(|ipam| {
             let given = outcomes.iter().flat_map(|outcome| &outcome.given);
@@ -201,14 +201,4 @@ impl Agent {
             }
         }
     }
-}
-
-fn endpoint_interface(name: String, network: String, outcome: &Outcome) -> EndpointInterface {
-    let address = |given: &Given| EndpointAddress {
-        address: format!("{}/{}", given.address(), given.prefix_len),
-        pool: given.pool.clone(),
-        gateway: given.gateway.map(|gateway| gateway.to_string()),
-    };
-    let addresses = outcome.given.iter().map(address).collect();
-    EndpointInterface { name, network, addresses, routes: outcome.routes.clone(), dns: outcome.dns.clone() }
 }

@@ -1,4 +1,4 @@
-//! What needs the cluster's API: `berth agent`, `berth explain pod`, `berth check --kubeconfig`.
+//! What needs the cluster's API: `berth agent`, `berth explain pod`, `berth check --cluster`.
 
 use crate::serve::log_format;
 use berth_agent::AgentOptions;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
 
 pub(crate) fn explain(args: &ExplainPodArgs, ui: &mut Ui) -> u8 {
     let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
-    let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: None };
+    let connect = Connect::as_kubectl(args.kubeconfig.clone());
     match berth_agent::explain_pod(&connect, namespace, name, &args.interface) {
         Ok(answer) => berth_cli::explain(answer, args, ui),
         Err(error) => {
@@ -43,7 +43,7 @@ pub(crate) fn explain(args: &ExplainPodArgs, ui: &mut Ui) -> u8 {
 }
 
 pub(crate) fn check(args: &CheckArgs, ui: &mut Ui) -> u8 {
-    match berth_agent::check_cluster(&Connect { kubeconfig: args.kubeconfig.clone(), server: None }) {
+    match berth_agent::check_cluster(&Connect::as_kubectl(args.kubeconfig.clone())) {
         Ok(answer) => berth_cli::check(answer, args, ui),
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);

@@ -44,7 +44,7 @@ fn hostname() -> String {
 }
 
 pub(crate) fn reclaim(args: &ReclaimArgs, ui: &mut Ui) -> u8 {
-    let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: None };
+    let connect = Connect::as_kubectl(args.kubeconfig.clone());
     match berth_controller::reclaim_now(&connect, args.dry_run) {
         Ok(answer) => berth_cli::reclaimed(answer, args, ui),
         Err(error) => {

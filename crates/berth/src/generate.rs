@@ -16,10 +16,11 @@ pub(crate) fn run(what: Generated, ui: &mut Ui) -> u8 {
 
 fn metrics() -> String {
     let daemon = berth_server::metrics_table(&berth_server::sample_metrics());
+    let agent = berth_server::metrics_table(&berth_agent::sample_metrics());
     let controller = berth_server::metrics_table(&berth_controller::sample_metrics());
     format!(
         "# Metrics\n\nServed at `/metrics`, in Prometheus' text format. A dashboard for Grafana and alert rules are in \
-         `deploy/monitoring`.\n\n## `berth serve` and `berth agent`\n\n{daemon}\n## `berth controller`\n\n{controller}"
+         `deploy/monitoring`.\n\n## `berth serve`\n\n{daemon}\n## `berth agent`\n\n{agent}\n## `berth controller`\n\n{controller}"
     )
 }
 

@@ -16,7 +16,9 @@ fn main() -> ExitCode {
         Command::Client(ClientCommand::Explain(ExplainArgs { what: Some(ExplainWhat::Pod(args)), .. })) => {
             agent::explain(args, &mut ui)
         }
-        Command::Client(ClientCommand::Check(args)) if args.kubeconfig.is_some() => agent::check(args, &mut ui),
+        Command::Client(ClientCommand::Check(args)) if args.cluster || args.kubeconfig.is_some() => {
+            agent::check(args, &mut ui)
+        }
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),

@@ -57,9 +57,22 @@ pub fn install(cluster: &mut Cluster, image: &Path) -> Result<()> {
         plane.apply(&read(name)?)?;
     }
     cluster.load_image(image)?;
-    plane.apply(&daemon_set(&read("agent-daemonset.yaml")?, &plane.url())?)?;
+    plane.apply(&filled_in("agent-daemonset.yaml", &plane.url())?)?;
     wait_for_agents(cluster)?;
     configure_nodes(cluster)
+}
+
+/// Installs the controller with its webhook, beside what [`install`] did. Its pods need addresses like any others: they
+/// come up once there is a pool.
+///
+/// # Errors
+/// If something is refused.
+pub fn install_controller(cluster: &Cluster) -> Result<()> {
+    let plane = cluster.control_plane();
+    plane.apply(&read("controller-rbac.yaml")?)?;
+    plane.apply(&filled_in("controller-deployment.yaml", &plane.url())?)?;
+    plane.apply(&read("webhook.yaml")?)?;
+    Ok(())
 }
 
 /// Names Berth in the CNI configuration of every node, and waits until they are ready. The last step: a node with a
@@ -101,8 +114,12 @@ fn network() -> Value {
     })
 }
 
-/// The manifest of the agents with what this cluster has to say.
-fn daemon_set(manifest: &str, server: &str) -> Result<String> {
+/// A manifest with what this cluster has to say.
+fn filled_in(name: &str, server: &str) -> Result<String> {
+    fill_in(name, &read(name)?, server)
+}
+
+fn fill_in(name: &str, manifest: &str, server: &str) -> Result<String> {
     let server = format!("- {{name: BERTH_API_SERVER, value: \"{server}\"}}");
     let replaced = [
         ("image: docker.io/berth:latest", format!("image: {IMAGE}")),
@@ -111,7 +128,7 @@ fn daemon_set(manifest: &str, server: &str) -> Result<String> {
     ];
     replaced.iter().try_fold(manifest.to_owned(), |text, (from, to)| match text.contains(from) {
         true => Ok(text.replace(from, to)),
-        false => Err(Error::Invalid(format!("agent-daemonset.yaml has no {from:?} to put {to:?} in place of"))),
+        false => Err(Error::Invalid(format!("{name} has no {from:?} to put {to:?} in place of"))),
     })
 }
 
@@ -131,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_manifest_gets_the_image_and_the_server() {
-        let text = daemon_set(&read("agent-daemonset.yaml").unwrap(), "https://10.0.0.1:7").unwrap();
+        let text = filled_in("agent-daemonset.yaml", "https://10.0.0.1:7").unwrap();
         assert_eq!(text.matches(&format!("image: {IMAGE}")).count(), 2, "{text}");
         let server = "        - {name: BERTH_API_SERVER, value: \"https://10.0.0.1:7\"}\n";
         assert!(text.contains(server) && !text.contains("docker.io"), "{text}");
@@ -139,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_manifest_without_what_is_to_be_replaced_is_refused() {
-        let error = daemon_set("image: docker.io/berth:latest", "x").unwrap_err().to_string();
+        let error = fill_in("a.yaml", "image: docker.io/berth:latest", "x").unwrap_err().to_string();
         assert!(error.contains("imagePullPolicy"), "{error}");
     }
 }

@@ -19,6 +19,14 @@ pub(crate) enum Reason {
     Exhausted,
     /// An object is to be deleted and is still in use.
     InUse,
+    /// Addresses of a pool are in use by strangers.
+    Conflict,
+    /// An object contradicts an older one, or itself.
+    NotAccepted,
+    /// A claim has its addresses.
+    Bound,
+    /// A claim cannot have what it asks for.
+    NotBound,
 }
 
 impl Reason {
@@ -28,11 +36,15 @@ impl Reason {
             Self::LeaseEnded => "LeaseEnded",
             Self::Exhausted => "PoolExhausted",
             Self::InUse => "StillInUse",
+            Self::Conflict => "AddressConflict",
+            Self::NotAccepted => "NotAccepted",
+            Self::Bound => "Bound",
+            Self::NotBound => "NotBound",
         }
     }
 
     const fn is_warning(self) -> bool {
-        matches!(self, Self::Exhausted | Self::InUse)
+        !matches!(self, Self::Reclaimed | Self::LeaseEnded | Self::Bound)
     }
 }
 

@@ -8,10 +8,11 @@
 //! | [`apps`] | pools that follow applications |
 //! | [`admission`] | mistakes are refused when they are made |
 //! | [`claims`] | claims are bound when they are made |
+//! | [`endpoints`] | records of what pods have are as the blocks say |
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
 //! | [`leader`] | which of several replicas writes |
-//! | [`events`], [`metrics`] | what people and Prometheus are told |
+//! | [`condition`], [`events`], [`metrics`] | what people and Prometheus are told |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
 //!
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
@@ -20,6 +21,8 @@
 mod admission;
 mod apps;
 mod claims;
+mod condition;
+mod endpoints;
 mod events;
 mod facts;
 mod guard;

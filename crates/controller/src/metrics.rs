@@ -2,6 +2,7 @@
 
 use berth_core::ipam::Usage;
 use berth_core::reclaim::Class;
+use berth_kube::requests::Requests;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,7 +41,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(requests: &Requests) -> Self {
         let mut registry = Registry::with_prefix("berth_controller");
         let (reclaimed, suspected): (Family<OfClass, Counter>, Family<OfClass, Gauge>) = Default::default();
         let (status_writes, leads): (Family<OfKind, Counter>, Gauge) = Default::default();
@@ -48,6 +49,7 @@ impl Metrics {
         registry.register("suspected", "Addresses that may come back and wait for their time", suspected.clone());
         registry.register("status_writes", "Writes of an object's status, by kind", status_writes.clone());
         registry.register("leads", "1 on the replica that writes", leads.clone());
+        registry.register(Requests::NAME, Requests::HELP, requests.family());
         let addresses = Addresses::default();
         registry.register("pool_addresses", "Addresses of a pool in the whole cluster, by state", addresses.clone());
         for class in Class::ALL {
@@ -102,7 +104,7 @@ impl Metrics {
 /// Every metric of a controller, with a value, in Prometheus' text format.
 #[must_use]
 pub fn sample_metrics() -> String {
-    let metrics = Metrics::new();
+    let metrics = Metrics::new(&Requests::sample());
     metrics.wrote_status("IPPool");
     metrics.pool("", "", &Usage::default());
     metrics.scrape()

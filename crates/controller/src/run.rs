@@ -3,6 +3,7 @@
 use crate::admission::{self, WebhookOptions};
 use crate::apps::Apps;
 use crate::claims::Claims;
+use crate::endpoints::Mender;
 use crate::events::Events;
 use crate::guard::Guard;
 use crate::leader::{self, Seat};
@@ -59,7 +60,7 @@ pub fn run(options: &ControllerOptions) -> anyhow::Result<()> {
 /// As [`run`].
 pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&options.connect)?;
-    let (ready, metrics) = (Arc::new(AtomicBool::new(false)), Arc::new(Metrics::new()));
+    let (ready, metrics) = (Arc::new(AtomicBool::new(false)), Arc::new(Metrics::new(cluster.requests())));
     if let Some(address) = options.listen {
         let (is_ready, counted) = (ready.clone(), metrics.clone());
         let is_ready = move || match is_ready.load(Ordering::SeqCst) {
@@ -82,7 +83,8 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     let told = (events.clone(), metrics.clone());
     let mut reclaim = Reclaim::new(world.clone(), told, (options.times.clone(), options.audit));
     let mut status = Status::new(world.clone(), events.clone(), metrics.clone());
-    let mut claims = Claims::new(world.clone());
+    let mut claims = Claims::new(world.clone(), events.clone());
+    let mut endpoints = Mender::new(world.clone(), options.audit);
     let mut apps = Apps::new(world.clone(), events.clone());
     let mut guard = Guard::new(world.clone(), events);
     let workers = [
@@ -90,6 +92,7 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
         work("status", &world, &seat, stop, move |seat| status.round(seat))?,
         work("apps", &world, &seat, stop, move |seat| apps.round(seat))?,
         work("claims", &world, &seat, stop, move |seat| claims.round(seat))?,
+        work("endpoints", &world, &seat, stop, move |seat| endpoints.round(seat))?,
         work("guard", &world, &seat, stop, move |seat| {
             metrics.leads(seat.leads());
             guard.round(seat)

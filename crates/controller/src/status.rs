@@ -1,6 +1,7 @@
 //! How full pools and subnets are, written to their status: at most once a second each, and only if it changed.
 
-use crate::events::{Events, Reason};
+use crate::condition;
+use crate::events::{Events, Reason, object};
 use crate::facts::Record;
 use crate::leader::Seat;
 use crate::metrics::Metrics;
@@ -144,19 +145,16 @@ impl Status {
             if kind == "IPPool" { &self.world.mirrors.pools } else { &self.world.mirrors.subnets };
         let Some(record) = mirror.get("", &name) else { return };
         if let Some(accepted) = self.accepted.get(&(kind.to_owned(), name.clone())) {
-            status["conditions"] = conditions(&record.status, accepted.clone());
+            status["conditions"] = json!([condition::dated(&record.status, accepted.clone())]);
         }
         let Some(patch) = difference(&record, &status) else { return };
-        let filled = status["phase"] == "Full" && record.status["phase"] != "Full";
         let api: Api<DynamicObject> = Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
         let patch = Patch::Merge(json!({"metadata": {"uid": record.uid}, "status": patch}));
         match self.world.cluster.wait(api.patch_status(&name, &PatchParams::default(), &patch)) {
             Ok(_) => {
                 self.metrics.wrote_status(kind);
-                if filled {
-                    let note =
-                        format!("{} of {} addresses are in use", status["usage"]["inUse"], status["usage"]["capacity"]);
-                    self.events.pool(&name, Reason::Exhausted, note.replace('"', ""));
+                for (reason, note) in news(&record.status, &status) {
+                    self.events.tell(object(kind, None, &name, Some(&record.uid)), reason, note);
                 }
             }
             // It is gone, or another has its name.
@@ -168,6 +166,32 @@ impl Status {
             }
         }
     }
+}
+
+/// What people are told when a status changes.
+fn news(before: &Value, now: &Value) -> Vec<(Reason, String)> {
+    let mut news = Vec::new();
+    let count = |status: &Value, what: &str| -> u128 {
+        status["usage"][what].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    if now["phase"] == "Full" && before["phase"] != "Full" {
+        let note = format!("{} of {} addresses are in use", count(now, "inUse"), count(now, "capacity"));
+        news.push((Reason::Exhausted, note));
+    }
+    let strangers = count(now, "quarantined");
+    // A pool tells of its own; a subnet would say the same again.
+    if now["phase"].is_string() && strangers > count(before, "quarantined") {
+        let note = format!(
+            "{strangers} addresses were seen in use by strangers and are not given out; `berth get addresses` shows them"
+        );
+        news.push((Reason::Conflict, note));
+    }
+    if let Some(refused) = condition::of(now, ACCEPTED).filter(|accepted| accepted["status"] == "False")
+        && condition::of(before, ACCEPTED).is_none_or(|known| known["message"] != refused["message"])
+    {
+        news.push((Reason::NotAccepted, refused["message"].as_str().unwrap_or_default().to_owned()));
+    }
+    news
 }
 
 /// What the status of an object is to be.
@@ -189,16 +213,6 @@ fn wanted(ipam: &Ipam, dirty: &Dirty, now: Time) -> Vec<Wanted> {
     pools.chain(subnets).collect()
 }
 
-/// The conditions of an object. A condition that says what it said before has been so since then.
-fn conditions(before: &Value, mut accepted: Value) -> Value {
-    let known = before["conditions"].as_array().into_iter().flatten().find(|known| known["type"] == ACCEPTED);
-    accepted["lastTransitionTime"] = match known.filter(|known| known["status"] == accepted["status"]) {
-        Some(known) => known["lastTransitionTime"].clone(),
-        None => json!(jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()),
-    };
-    json!([accepted])
-}
-
 /// What of a status is to be written; nothing if it says all that already.
 fn difference(record: &Record, status: &Value) -> Option<Value> {
     let mut patch = status.clone();
@@ -211,6 +225,25 @@ fn difference(record: &Record, status: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_are_told_when_it_gets_worse_and_once() {
+        let status = |phase: &str, quarantined: &str, accepted: &str| {
+            json!({
+                "phase": phase,
+                "usage": {"inUse": "3", "capacity": "3", "quarantined": quarantined},
+                "conditions": [{"type": "Accepted", "status": accepted, "message": "overlaps pool b"}],
+            })
+        };
+        let reasons =
+            |before: &Value, now: &Value| news(before, now).into_iter().map(|(reason, _)| reason).collect::<Vec<_>>();
+        let (fine, bad) = (status("Ready", "1", "True"), status("Full", "2", "False"));
+        assert_eq!(reasons(&Value::Null, &status("Ready", "0", "True")), []);
+        assert_eq!(reasons(&fine, &bad)[..2], [Reason::Exhausted, Reason::Conflict]);
+        assert_eq!(reasons(&bad, &bad), []);
+        assert_eq!(reasons(&bad, &fine), []);
+        assert_eq!(reasons(&Value::Null, &status("NotAccepted", "0", "False")), [Reason::NotAccepted]);
+    }
 
     #[test]
     fn only_what_changed_is_written() {

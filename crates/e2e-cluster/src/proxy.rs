@@ -6,12 +6,13 @@
 //! answer whose write was made, answer with an error, or let a request wait. Watches can be frozen, so that the client's
 //! view grows old, and the whole way can be cut.
 
+use berth_kube::requests::Call;
 use futures::{Stream, StreamExt, stream};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -258,28 +259,11 @@ async fn released(shared: &Shared) {
 }
 
 fn note(shared: &Shared, request: &Request<Incoming>) -> Seen {
-    let mut path: Vec<&str> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
-    // /api/VERSION/… or /apis/GROUP/VERSION/…, and namespaces/NAME/ before what is in one.
-    path.drain(..path.len().min(if path.first() == Some(&"apis") { 3 } else { 2 }));
-    if path.first() == Some(&"namespaces") && path.len() > 2 {
-        path.drain(..2);
-    }
-    let mut path = path.into_iter();
-    let (mut resource, name) = (path.next().unwrap_or_default().to_owned(), path.next().unwrap_or_default().to_owned());
-    path.for_each(|sub| resource.push_str(&format!("/{sub}")));
-    let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-    let verb = match *request.method() {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ if watches => "watch",
-        _ if name.is_empty() => "list",
-        _ => "get",
-    };
+    let call = Call::of(request.method(), request.uri());
+    let writes = usize::from(call.is_write());
+    let Call { verb, resource, name } = call;
     let mut all = shared.seen.lock().unwrap();
-    let mut seen = Seen { verb, resource, name, writes: all.last().map_or(0, |last| last.writes) };
-    seen.writes += usize::from(seen.is_write());
+    let seen = Seen { verb, resource, name, writes: all.last().map_or(0, |last| last.writes) + writes };
     all.push(seen.clone());
     seen
 }

@@ -120,7 +120,7 @@ impl World {
     #[track_caller]
     #[must_use]
     pub fn field(&self, object: &str, path: &str) -> String {
-        self.plane.kubectl_ok(&["get", object, "-o", &format!("jsonpath={{{path}}}")]).unwrap()
+        self.plane.kubectl_ok(&["get", object, "--ignore-not-found", "-o", &format!("jsonpath={{{path}}}")]).unwrap()
     }
 
     fn list(&self, items: &[Value]) {

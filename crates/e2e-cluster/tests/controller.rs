@@ -98,3 +98,65 @@ fn d00004_what_is_in_use_is_deleted_when_it_no_longer_is() {
         left.trim().is_empty().then_some(())
     });
 }
+
+#[test]
+fn records_of_what_pods_have_are_made_anew_from_blocks_or_go() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1", "n2"]);
+    world.node_is("n1", "True");
+    world.node_is("n2", "True");
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"], "gateway": "10.9.0.254", "sticky": {}}));
+    let (one, two) = (world.agent("n1"), world.agent("n2"));
+    let before = world.pod("n1", "db-0", &json!({}));
+    let address = one.address(&before, "c1");
+    let living = world.pod("n1", "db-1", &json!({}));
+    let _ = one.address(&living, "c2");
+    let kept = || world.field("ipendpoint/db-0", ".spec.interfaces[*]['name','addresses']");
+    let used = || world.field("ipendpoint/db-1", ".spec");
+    let before_that = (kept(), used());
+    one.del(&before, "c1").silent();
+    world.delete_pod(&before);
+    world.plane.kubectl_ok(&["delete", "ipendpoint", "db-0", "db-1"]).unwrap();
+    world.apply(
+        "{apiVersion: berth.io/v1alpha1, kind: IPEndpoint, metadata: {name: nobody, namespace: default}, spec: {uid: u1, \
+         node: n1, interfaces: [{name: eth0, network: net, addresses: [{address: 10.9.0.77/24, pool: p}]}]}}",
+    );
+    let _controller = world.controller("r1", &["--audit", "1s"]);
+    until("the records to be back", || ((kept(), used()) == before_that).then_some(()));
+    until("the record of nobody to be gone", || {
+        world.field("ipendpoint/nobody", ".metadata.name").is_empty().then_some(())
+    });
+    // What is kept is found again by it, on another node.
+    let after = world.pod("n2", "db-0", &json!({}));
+    assert_eq!(two.address(&after, "c3"), address);
+    world.check();
+}
+
+#[test]
+fn a_claim_says_whether_it_is_bound_and_why_not() {
+    let Some(world) = World::start() else { return };
+    let claim = |name: &str, spec: &str| {
+        world.apply(&format!(
+            "{{apiVersion: berth.io/v1alpha1, kind: IPClaim, metadata: {{name: {name}, namespace: default}}, spec: {spec}}}"
+        ));
+    };
+    world.pool("p", &json!({"ranges": ["10.9.0.1-10.9.0.2"]}));
+    let _controller = world.controller("r1", &[]);
+    claim("vip", "{pools: [p]}");
+    let bound = |name: &str, field: &str| {
+        world.field(&format!("ipclaim/{name}"), &format!(".status.conditions[?(@.type==\"Bound\")].{field}"))
+    };
+    until("the claim to be bound", || (bound("vip", "status") == "True").then_some(()));
+    claim("many", "{pools: [p], count: 5}");
+    until("the claim to say why not", || (bound("many", "status") == "False").then_some(()));
+    assert_eq!(world.field("ipclaim/many", ".status.phase"), "Pending");
+    let (since, message) = (bound("many", "lastTransitionTime"), bound("many", "message"));
+    assert!(!since.is_empty() && message.contains('p'), "{message}");
+    until("the events", || {
+        let events = world.plane.kubectl_ok(&["get", "events", "-A"]).unwrap();
+        (events.contains("ipclaim/vip") && events.contains("NotBound")).then_some(())
+    });
+    world.pool("p", &json!({"ranges": ["10.9.0.1-10.9.0.20"]}));
+    until("the claim to be bound after all", || (bound("many", "status") == "True").then_some(()));
+    assert_eq!(world.field("ipclaim/many", ".status.phase"), "Bound");
+}

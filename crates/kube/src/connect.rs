@@ -1,5 +1,7 @@
 //! How an agent finds and trusts the API server.
 
+use crate::requests::Requests;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::future::Future;
@@ -22,6 +24,20 @@ pub struct Connect {
     pub kubeconfig: Option<PathBuf>,
     /// The server's URL, in place of the kubeconfig's or the environment's: an agent runs before kube-proxy does.
     pub server: Option<String>,
+}
+
+impl Connect {
+    /// The cluster that kubectl would talk to: of the given kubeconfig, of `KUBECONFIG`, of `~/.kube/config`, and else that
+    /// of the pod.
+    #[must_use]
+    pub fn as_kubectl(given: Option<PathBuf>) -> Self {
+        let of_environment = || std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let of_home = || {
+            let path = PathBuf::from(std::env::var_os("HOME")?).join(".kube/config");
+            path.exists().then_some(path)
+        };
+        Self { kubeconfig: given.or_else(of_environment).or_else(of_home), server: None }
+    }
 }
 
 /// Why there is no client.
@@ -63,6 +79,7 @@ pub struct Cluster {
     client: Client,
     handle: Handle,
     down: Arc<AtomicBool>,
+    requests: Requests,
     // Dropped last, and never on one of its own threads.
     _runtime: Arc<Owned>,
 }
@@ -85,15 +102,22 @@ impl Cluster {
     pub fn connect(to: &Connect) -> Result<Self, ConnectError> {
         let threads = Builder::new_multi_thread().worker_threads(2).thread_name("kube").enable_all().build();
         let runtime = threads.map_err(ConnectError::Runtime)?;
-        let client = runtime.block_on(client(to))?;
+        let requests = Requests::default();
+        let client = runtime.block_on(client(to, &requests))?;
         let handle = runtime.handle().clone();
-        Ok(Self { client, handle, down: Arc::default(), _runtime: Arc::new(Owned(Some(runtime))) })
+        Ok(Self { client, handle, down: Arc::default(), requests, _runtime: Arc::new(Owned(Some(runtime))) })
     }
 
     /// The asynchronous client.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What was asked of the server so far.
+    #[must_use]
+    pub const fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// Waits for a call, but not for ever.
@@ -190,7 +214,7 @@ fn reason(error: &kube::Error) -> String {
     format!("the API server cannot be reached: {cause}")
 }
 
-async fn client(to: &Connect) -> Result<Client, ConnectError> {
+async fn client(to: &Connect, requests: &Requests) -> Result<Client, ConnectError> {
     let mut config = match &to.kubeconfig {
         Some(path) => {
             let wrong = |source| ConnectError::Kubeconfig { path: path.clone(), source };
@@ -207,5 +231,6 @@ async fn client(to: &Connect) -> Result<Client, ConnectError> {
         }
     }
     config.connect_timeout = Some(Duration::from_secs(3));
-    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+    let builder = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(requests).build())
 }

@@ -10,6 +10,7 @@
 //! | [`pods`] | the pods of one node, watched; single ones read |
 //! | [`definitions`] | the network attachment definitions that pods of this node select, read when needed |
 //! | [`places`] | namespaces and the own node, watched |
+//! | [`requests`] | what is asked of the API server, counted |
 //! | [`watch`] | the mirror behind all that is watched, for any kind of object |
 //!
 //! The engine and its stores are synchronous; the API's client is not. [`Cluster`] is the bridge: it owns the runtime,
@@ -23,6 +24,7 @@ mod fold;
 pub mod objects;
 pub mod places;
 pub mod pods;
+pub mod requests;
 pub mod store;
 pub mod watch;
 

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -78,6 +78,13 @@ impl Metrics {
         Self { registry, requests, seconds, queue_drained, addresses, journal_bytes, journal_frames, journal_syncs }
     }
 
+    /// Counts something else along with the rest.
+    #[must_use]
+    pub fn with(mut self, name: &str, help: &str, counted: impl Metric) -> Self {
+        self.registry.register(name, help, counted);
+        self
+    }
+
     /// Counts deletions that had been queued on disk.
     pub fn drained(&self, deletions: u64) {
         self.queue_drained.inc_by(deletions);
@@ -108,6 +115,15 @@ impl Metrics {
         self.text()
     }
 
+    /// Every metric, with a value, in Prometheus' text format.
+    #[must_use]
+    pub fn sample(&self) -> String {
+        self.observe("add", true, Duration::ZERO);
+        let labels = PoolState { pool: String::new(), network: String::new(), state: "free" };
+        self.addresses.get_or_create(&labels).set(0.0);
+        self.text()
+    }
+
     fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -131,11 +147,7 @@ pub(crate) fn scrape(node: &Node) -> String {
 /// Every metric of a daemon, with a value, in Prometheus' text format.
 #[must_use]
 pub fn sample_metrics() -> String {
-    let metrics = Metrics::new();
-    metrics.observe("add", true, Duration::ZERO);
-    let labels = PoolState { pool: String::new(), network: String::new(), state: "free" };
-    metrics.addresses.get_or_create(&labels).set(0.0);
-    metrics.text()
+    Metrics::new().sample()
 }
 
 /// A table of the metrics in a text of Prometheus' format, for the reference.

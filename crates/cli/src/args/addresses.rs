@@ -57,8 +57,8 @@ pub struct ExplainPodArgs {
     /// Interface of the pod
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     pub interface: String,
-    /// Kubeconfig; the service account of the pod if absent
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", hide_env_values = true)]
+    /// Kubeconfig; if absent that of KUBECONFIG, ~/.kube/config, or the service account of the pod
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// How to print.
     #[command(flatten)]

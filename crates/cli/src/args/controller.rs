@@ -83,8 +83,8 @@ fn time(text: &str) -> Result<Duration, String> {
         berth reclaim --dry-run        what would come back, and why?\n  \
         berth reclaim                  let it come back now")]
 pub struct ReclaimArgs {
-    /// Kubeconfig; that of KUBECONFIG or the service account of the pod if absent
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", hide_env_values = true)]
+    /// Kubeconfig; if absent that of KUBECONFIG, ~/.kube/config, or the service account of the pod
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Show what would come back, and why, and free nothing
     #[arg(long)]

@@ -21,9 +21,13 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         berth check                                    the daemon of this machine\n  \
-        berth check --kubeconfig ~/.kube/config        a cluster: its blocks, and its pods beside them")]
+        berth check --cluster                          a cluster: its blocks, and its pods beside them\n  \
+        berth check --kubeconfig admin.conf            the cluster of this kubeconfig")]
 pub struct CheckArgs {
-    /// Check the cluster of this kubeconfig instead of a daemon
+    /// Check a cluster instead of a daemon: that of KUBECONFIG, of ~/.kube/config, or that of the pod it runs in
+    #[arg(long)]
+    pub cluster: bool,
+    /// Check the cluster of this kubeconfig
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// How to print.

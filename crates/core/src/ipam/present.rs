@@ -1,10 +1,21 @@
 //! What is told about addresses that were given out: pool, subnet, router, routes, resolver.
 
 use super::{Given, Ipam, Outcome, Reason, SlotId};
-use crate::block::Plane;
+use crate::block::{BlockKey, Plane};
 use crate::net::{Dns, Route};
 
 impl Ipam {
+    /// What is told about addresses to whoever has them, wherever they came from.
+    #[must_use]
+    pub fn tell(&self, addresses: &[(Plane, u128)]) -> Outcome {
+        let given = |(plane, unit): &(Plane, u128)| {
+            let (key, slot) = BlockKey::of(plane, *unit);
+            let block = *self.keys.get(&key)?;
+            self.given(SlotId::new(block, slot), Reason::AlreadyHeld)
+        };
+        self.outcome(addresses.iter().filter_map(given).collect())
+    }
+
     /// What a slot is to its holder.
     pub(super) fn given(&self, id: SlotId, reason: Reason) -> Option<Given> {
         let entry = self.entries[id.block()].as_ref()?;

@@ -221,8 +221,7 @@ pub(super) fn of_object(kind: &str) -> Option<Value> {
 
 fn endpoint() -> Vec<(&'static str, Value)> {
     vec![
-        ("uid", json!({ "minLength": 1, "maxLength": 128 })),
-        ("node", json!({ "minLength": 1 })),
+        ("uid", json!({ "maxLength": 128 })),
         ("interfaces", json!({ "maxItems": 12 })),
         ("interfaces[].name", json!({ "maxLength": 64 })),
         ("interfaces[].addresses", json!({ "maxItems": 8 })),

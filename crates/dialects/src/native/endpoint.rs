@@ -2,6 +2,7 @@
 //! how the address of a sticky pod is found again, and what people look at.
 
 use super::net::{DnsSpec, RouteSpec};
+use berth_core::ipam::{Given, Outcome};
 use berth_core::net::{Dns, Route};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,9 +11,10 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointSpec {
-    /// UID of the pod: a pod of the same name that came later is another one.
+    /// UID of the pod: a pod of the same name that came later is another one. Empty if nobody knows it any more, because
+    /// the record was made anew while the pod was away.
     pub uid: String,
-    /// The node that the pod runs on, or ran on last.
+    /// The node that the pod runs on, or ran on last. Empty if nobody knows it any more.
     pub node: String,
     /// The controller that made the pod: what tells whether a pod of this name comes back. Absent for a pod without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +63,20 @@ pub struct EndpointInterface {
     #[serde(default, skip_serializing_if = "Dns::is_empty")]
     #[schema(value_type = DnsSpec)]
     pub dns: Dns,
+}
+
+impl EndpointInterface {
+    /// An interface with what it was given.
+    #[must_use]
+    pub fn of(name: String, network: String, outcome: &Outcome) -> Self {
+        let address = |given: &Given| EndpointAddress {
+            address: format!("{}/{}", given.address(), given.prefix_len),
+            pool: given.pool.clone(),
+            gateway: given.gateway.map(|gateway| gateway.to_string()),
+        };
+        let addresses = outcome.given.iter().map(address).collect();
+        Self { name, network, addresses, routes: outcome.routes.clone(), dns: outcome.dns.clone() }
+    }
 }
 
 /// One address of an interface.
