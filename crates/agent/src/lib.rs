@@ -14,6 +14,7 @@
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
 //! | [`news`] | what is configured, put in force as it changes, and told to those who wait for it |
+//! | [`spiderpool`] | the socket of spiderpool-agent, for those who speak to it |
 //! | [`run`] | starting and stopping |
 
 mod agent;
@@ -27,6 +28,7 @@ mod news;
 mod recover;
 mod run;
 mod scarcity;
+mod spiderpool;
 mod sticky;
 mod store;
 mod sweep;

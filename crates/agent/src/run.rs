@@ -5,7 +5,7 @@ use crate::news::{self, News};
 use crate::recover::{self, Recovery};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{flush, networks, scarcity};
+use crate::{flush, networks, scarcity, spiderpool};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, door};
 use berth_engine::Engine;
@@ -58,6 +58,8 @@ pub struct AgentOptions {
     pub idle_lease_for: Option<Duration>,
     /// How often one block is written behind the answers at most; the default if absent.
     pub write_block_every: Option<Duration>,
+    /// Where Spiderpool's plugins and tools are answered; `None` if nowhere.
+    pub spiderpool_socket: Option<PathBuf>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -88,6 +90,9 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
+    if let Some(path) = &options.spiderpool_socket {
+        spiderpool::serve(path, agent.clone(), &cluster)?;
+    }
     let ready = Arc::new(AtomicBool::new(true));
     if let Some(address) = options.listen {
         let (ready, counted) = (ready.clone(), agent.clone());

@@ -87,6 +87,7 @@ impl World {
                 empty_for: None,
                 idle_lease_for: None,
                 write_block_every: None,
+                spiderpool_socket: None,
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

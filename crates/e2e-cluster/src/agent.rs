@@ -148,6 +148,7 @@ impl Agent {
         if let Some(proxy) = &self.proxy {
             command.arg("--api-server").arg(proxy.url());
         }
+        command.arg("--spiderpool-socket").arg(self.spiderpool_socket());
         command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         *self.child.lock().unwrap() = Some(command.spawn().unwrap());
@@ -163,6 +164,12 @@ impl Agent {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join("run/berth.sock")
+    }
+
+    /// The socket on which it speaks as spiderpool-agent does.
+    #[must_use]
+    pub fn spiderpool_socket(&self) -> PathBuf {
+        self.dir.join("run/spiderpool.sock")
     }
 
     /// Whether it takes requests, though it may not answer them yet.

@@ -158,6 +158,12 @@ impl Cluster {
         });
     }
 
+    /// Does something that needs the runtime to be at hand, such as making a listener of it.
+    pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _here = self.handle.enter();
+        work()
+    }
+
     /// Whether the server is known not to answer.
     #[must_use]
     pub fn is_down(&self) -> bool {

@@ -31,6 +31,9 @@ pub struct AgentArgs {
         default_value = "127.0.0.1:9098"
     )]
     pub listen: Listen,
+    /// Unix socket on which Spiderpool's plugins and tools are answered, e.g. /var/run/spidernet/spiderpool.sock
+    #[arg(long, value_name = "PATH", env = "BERTH_SPIDERPOOL_SOCKET", hide_env_values = true)]
+    pub spiderpool_socket: Option<PathBuf>,
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
     #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
     pub missing_for: u64,

@@ -2,6 +2,7 @@
 
 use super::{Given, Ipam, Outcome, Reason, SlotId};
 use crate::block::{BlockKey, Plane};
+use crate::holder::Attachment;
 use crate::net::{Dns, Route};
 
 impl Ipam {
@@ -14,6 +15,13 @@ impl Ipam {
             self.given(SlotId::new(block, slot), Reason::AlreadyHeld)
         };
         self.outcome(addresses.iter().filter_map(given).collect())
+    }
+
+    /// What an attachment was told about its addresses.
+    #[must_use]
+    pub fn told(&self, key: Attachment<'_>) -> Outcome {
+        let slots = self.find_attachment(key).into_iter();
+        self.outcome(slots.filter_map(|id| self.given(id, Reason::AlreadyHeld)).collect())
     }
 
     /// What a slot is to its holder.
