@@ -176,7 +176,7 @@ impl Ipam {
     }
 
     /// The blocks that have to be read before [`Self::settle_tickets`]: those of addresses that are not in use on the
-    /// node whose tickets they have.
+    /// node whose tickets they have, and where there are such, those of all tickets beside them.
     #[must_use]
     pub fn unsettled_tickets(&self, node: &str) -> Vec<BlockKey> {
         let mut keys: Vec<BlockKey> = Vec::new();
@@ -185,7 +185,13 @@ impl Ipam {
             let own = self.tickets_in(&plane).filter(|(.., view)| view.node() == node);
             let places = own.filter_map(|(.., view)| self.address_of(pool, &view));
             let away = places.filter(|(key, slot)| self.user_of(key, *slot, &namespace).as_deref() != Some(node));
+            let before = keys.len();
             keys.extend(away.map(|(key, _)| key));
+            if keys.len() > before {
+                let limit = self.pools[pool].pool.quota.limit(&namespace).unwrap_or_default();
+                let blocks = u128::from(limit.div_ceil(u32::from(BLOCK_UNITS)));
+                keys.extend((0..blocks).map(|index| BlockKey { plane: plane.clone(), index }));
+            }
         }
         keys.sort();
         keys.dedup();
@@ -193,7 +199,7 @@ impl Ipam {
     }
 
     /// Puts the tickets of a node in order: those of free addresses go back, those of addresses that have moved go to the
-    /// node that has them, and an address that has none gets one if there is one left. What
+    /// node that has them, unless it has one (it was quicker to take the address), and an address that has none gets one if there is one left. What
     /// [`Self::unsettled_tickets`] says must have been read.
     pub fn settle_tickets(&mut self, node: &str, now: Time) {
         let mut spent = Vec::new();
@@ -201,13 +207,19 @@ impl Ipam {
         for (plane, pool, namespace) in self.quotas() {
             let limit = pool.and_then(|pool| self.pools[pool].pool.quota.limit(&namespace));
             let mut seen = Vec::new();
+            let place_of =
+                |view: &SlotRef<'_>| pool.filter(|_| limit.is_some()).and_then(|pool| self.address_of(pool, view));
+            let has_one = |user: &str, place: &Option<(BlockKey, u8)>| {
+                self.tickets_in(&plane).any(|(.., other)| other.node() == user && place_of(&other) == *place)
+            };
             for (key, slot, view) in self.tickets_in(&plane).filter(|(.., view)| view.node() == node) {
-                let place = pool.filter(|_| limit.is_some()).and_then(|pool| self.address_of(pool, &view));
+                let place = place_of(&view);
                 let user = place.as_ref().and_then(|(at, slot)| self.user_of(at, *slot, &namespace));
                 let ticket = || Ticket { at: (key.clone(), slot), slot: view.to_slot() };
                 match user {
                     None => spent.push(ticket()),
                     Some(_) if seen.contains(&place) => spent.push(ticket()),
+                    Some(user) if user != node && has_one(&user, &place) => spent.push(ticket()),
                     Some(user) if user != node && !user.is_empty() => moved.push((key.clone(), slot, user)),
                     Some(_) => seen.push(place),
                 }
