@@ -11,7 +11,7 @@ use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, P
 use berth_dialects::{Lowered, lower};
 use berth_door::door::before_waiting;
 use berth_door::words::{self, Host, Planned, groups};
-use berth_door::{Answer, Later, Service};
+use berth_door::{Answer, Later, Quiet, Service};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
 use berth_kube::definitions::Definitions;
@@ -21,7 +21,7 @@ use berth_kube::places::Places;
 use berth_kube::pods::Pods;
 use berth_server::Metrics;
 use berth_wire::cni;
-use berth_wire::protocol::{AddRequest, Request, Response, StatusRequest};
+use berth_wire::protocol::{AddRequest, Findings, Request, Response, StatusRequest};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub struct Agent {
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
     pub(crate) metrics: Metrics,
+    /// What is known of the wire.
+    pub(crate) quiet: Quiet,
     /// What requests may wait for.
     pub(crate) news: News,
     /// Pools that had nothing left for a pod of this node.
@@ -124,6 +126,14 @@ impl Host for Agent {
 
     fn wait_for_news(&self, seen: u64, at_most: Duration) -> bool {
         self.news.wait(seen, at_most)
+    }
+
+    fn quiet(&self) -> &Quiet {
+        &self.quiet
+    }
+
+    fn observe_wire(&self, findings: &Findings) {
+        self.metrics.observe_wire(findings);
     }
 
     fn observe(&self, verb: &'static str, ok: bool, took: Duration) {

@@ -7,7 +7,7 @@ use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
 use crate::{flush, networks, scarcity, spiderpool};
 use anyhow::{Context, bail};
-use berth_door::{Door, Queue, door};
+use berth_door::{Door, Queue, Quiet, door};
 use berth_engine::Engine;
 use berth_kube::definitions::Definitions;
 use berth_kube::endpoints::Endpoints;
@@ -214,6 +214,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         node: node.clone(),
         cidrs,
         metrics,
+        quiet: Quiet::default(),
         news,
         short_of: Mutex::default(),
     };

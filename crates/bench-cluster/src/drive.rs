@@ -75,7 +75,7 @@ impl Held {
         let result = match ask(stream, Op::Add(add))? {
             Response::Ok(result) => result,
             Response::Error(error) => return Ok(Err(format!("{error:?}"))),
-            Response::Done => bail!("ADD was answered as if it were not one"),
+            Response::Detect { .. } | Response::Done => bail!("ADD was answered as if it were not one"),
         };
         let [ip] = result.ips.as_slice() else { bail!("ADD gave {} addresses", result.ips.len()) };
         if !lock(&self.0).insert(ip.address) {

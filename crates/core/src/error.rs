@@ -127,6 +127,14 @@ pub enum Error {
         /// Why not.
         error: Box<Self>,
     },
+    /// The router of an address does not answer, and its pool asks for that.
+    #[error("gateway {gateway} of pool {pool:?} does not answer")]
+    GatewaySilent {
+        /// The router.
+        gateway: IpAddr,
+        /// The pool.
+        pool: String,
+    },
     /// The store is on another machine, which does not answer.
     #[error("{0}")]
     Unreachable(String),
@@ -161,6 +169,8 @@ pub mod code {
     pub const IN_USE: u32 = 111;
     /// There is no such object.
     pub const NOT_FOUND: u32 = 112;
+    /// The router of the address does not answer.
+    pub const GATEWAY_SILENT: u32 = 113;
 }
 
 /// What an error is called outside.
@@ -201,6 +211,7 @@ impl Error {
             Self::InUse { .. } => ("in-use", code::IN_USE, 409, 22, "release those addresses first"),
             Self::Invalid { .. } => ("invalid", 7, 422, 2, "mend the field and try again"),
             Self::Along { error, .. } => return error.names(),
+            Self::GatewaySilent { .. } => ("gateway-silent", code::GATEWAY_SILENT, 503, 26, "see whether the router is up and on the same wire as the interface, or set detect.gateway of the pool to Warn"),
             Self::Unreachable(_) => ("unreachable", 11, 503, 24, "it is tried again; see whether the API server runs"),
             Self::Store(_) => ("store-failed", 5, 500, 23, "look at the log of the daemon; free disk space if it is full"),
         };

@@ -16,6 +16,7 @@
 pub mod addr;
 pub mod apps;
 pub mod block;
+pub mod detect;
 pub mod error;
 pub mod glob;
 pub mod holder;

@@ -3,6 +3,7 @@
 use crate::addr::{Cidr, Family, Range, RangeSet};
 use crate::apps::{Application, Controller};
 use crate::block::Plane;
+use crate::detect::Detection;
 use crate::labels::{Labels, Selector};
 use crate::net::{Dns, Route};
 use crate::time::Time;
@@ -163,6 +164,8 @@ pub struct Pool {
     pub endpoint_objects: bool,
     /// Set if it is for the pods of one application, and for no others, even by name.
     pub application: Option<Application>,
+    /// Set if something is found out on the wire before its addresses are used.
+    pub detect: Option<Detection>,
 }
 
 impl Pool {
@@ -196,6 +199,7 @@ impl Pool {
             lending: None,
             endpoint_objects: false,
             application: None,
+            detect: None,
         }
     }
 

@@ -2,16 +2,19 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`detect`] | what is to be found out on the wire, and what follows |
 //! | [`door`] | the unix socket and its threads |
 //! | `connection` | one client of it |
 //! | [`queue`] | deletions that were left on disk while nobody listened |
 //! | [`words`] | what the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin |
 
 mod connection;
+pub mod detect;
 pub mod door;
 pub mod queue;
 pub mod words;
 
+pub use detect::Quiet;
 pub use door::Door;
 pub use queue::Queue;
 

@@ -48,7 +48,7 @@ impl Queue {
                             warn!(%error, file = %path.display(), "a queued deletion was refused and is set aside");
                             queue::set_aside(&path)
                         }
-                        Response::Ok(_) | Response::Done => {
+                        Response::Ok(_) | Response::Detect { .. } | Response::Done => {
                             done += 1;
                             queue::remove(&path)
                         }

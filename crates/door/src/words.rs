@@ -1,6 +1,6 @@
 //! What the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin.
 
-use crate::{Answer, Later};
+use crate::{Answer, Later, Quiet, detect};
 use berth_core::addr::Range;
 use berth_core::error::Error;
 use berth_core::holder::Attachment;
@@ -8,7 +8,7 @@ use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_engine::{Call, Done, Engine};
 use berth_store::BlockStore;
 use berth_wire::cni;
-use berth_wire::protocol::{self, AddRequest, Op, Request, Response, StatusRequest};
+use berth_wire::protocol::{self, AddRequest, Findings, Op, Request, Response, StatusRequest};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
@@ -83,6 +83,12 @@ pub trait Host: Send + Sync {
         let _ = (seen, at_most);
         false
     }
+
+    /// What is known of the wire.
+    fn quiet(&self) -> &Quiet;
+
+    /// A plugin looked at the wire.
+    fn observe_wire(&self, findings: &Findings);
 
     /// A request was answered.
     fn observe(&self, verb: &'static str, ok: bool, took: Duration);
@@ -216,6 +222,10 @@ fn prepare<H: Host>(host: &H, request: Request, calls: &mut Vec<Call>) -> Prepar
             Prepared::Answered("gc", freed.map(|_| Response::Done).map_err(|error| to_cni(&error)))
         }
         Op::Status(wanted) => Prepared::Answered("status", host.status(wanted)),
+        Op::Detected { add, findings } => {
+            let answered = detect::answer(host, add, &findings, request.stamp);
+            Prepared::Answered("detected", answered.map_err(|error| to_cni(&error)))
+        }
     }
 }
 
@@ -223,7 +233,7 @@ fn respond<H: Host>(host: &H, done: Done, note: Option<H::Note>) -> Result<Respo
     match done {
         Done::Given(mut outcomes) => {
             note.map_or(Ok(()), |note| host.finish(note, &mut outcomes))?;
-            Ok(Response::Ok(result(outcomes.into_iter().next().unwrap_or_default())))
+            Ok(detect::respond(host, outcomes.into_iter().next().unwrap_or_default()))
         }
         Done::Taken(_) => Ok(Response::Done),
     }
@@ -258,7 +268,7 @@ pub fn groups(base: Group, addresses: Vec<IpAddr>, ranges: &[Vec<String>]) -> Re
     ranges.iter().enumerate().map(set).collect()
 }
 
-fn result(outcome: Outcome) -> cni::AddResult {
+pub(crate) fn result(outcome: Outcome) -> cni::AddResult {
     let ip = |given: berth_core::ipam::Given| cni::Ip {
         address: given.address(),
         prefix_len: given.prefix_len,

@@ -7,6 +7,7 @@
 //! | [`http`] | a client that sees every header, and can misbehave |
 //! | [`plugin`] | one call of a CNI plugin, as a runtime makes it |
 //! | [`netns`] | network namespaces that go away with the test |
+//! | [`segment`] | a bridge, and whoever is plugged in |
 //! | [`needs`] | what a test needs of the machine, and what happens if it is not there |
 //!
 //! A test fails by panicking, and so does everything here: there is nobody to hand an error to. What must happen in the
@@ -19,11 +20,13 @@ pub mod http;
 pub mod needs;
 pub mod netns;
 pub mod plugin;
+pub mod segment;
 
 pub use daemon::{Daemon, Home};
 pub use http::{Http, Reply};
 pub use netns::Netns;
 pub use plugin::{Call, Ran};
+pub use segment::Segment;
 
 use std::process::{Command, Output, Stdio};
 use std::thread;

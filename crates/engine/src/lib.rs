@@ -17,7 +17,7 @@ use batch::Waiting;
 use berth_core::block::BlockKey;
 use berth_core::error::Error;
 use berth_core::holder::Attachment;
-use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Request, Stamp, Tombstones, Wish};
+use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Replaced, Request, Stamp, Tombstones, Wish};
 use berth_core::time::Time;
 use berth_store::{BlockStore, StoreError};
 use inner::Inner;
@@ -109,6 +109,14 @@ impl<S: BlockStore> Engine<S> {
         // The answer must not change what the next real request draws.
         let mut entropy = inner.entropy.clone();
         inner.ipam.explain(request, self.now(), &mut entropy)
+    }
+
+    /// The next addresses that a pool would give to a node, as far as that can be told; changes nothing.
+    pub fn upcoming(&self, pool: &str, node: &str, count: usize) -> Vec<IpAddr> {
+        let inner = &mut *self.lock();
+        inner.roll_back();
+        let mut entropy = inner.entropy.clone();
+        inner.ipam.upcoming(pool, node, count, self.now(), &mut entropy)
     }
 
     /// Uses the store directly, e.g. for its counters; no request runs meanwhile.
@@ -255,11 +263,28 @@ impl Context<'_> {
             self.stamps.push(Stamp { wish: Wish::Add, mark, at });
         }
         let outcome = self.ipam.allocate(request, self.now, self.entropy);
-        let stale = |error: &Error| {
-            matches!(error, Error::PoolExhausted { .. } | Error::AddressTaken { .. } | Error::QuotaReached { .. })
-        };
-        *self.in_doubt |= outcome.as_ref().is_err_and(stale);
+        *self.in_doubt |= outcome.as_ref().is_err_and(is_maybe_stale);
         outcome
+    }
+
+    /// Gives an attachment others for those of its addresses that strangers use, unless a later deletion of it has been
+    /// seen. See [`Ipam::replace`].
+    ///
+    /// # Errors
+    /// [`Error::Superseded`]; why there are no others is in the answer, because the strangers are remembered all the same.
+    pub fn replace(
+        &mut self,
+        request: &Request,
+        strangers: &[IpAddr],
+        until: Time,
+        stamp: u64,
+    ) -> Result<Replaced, Error> {
+        if self.deletions.supersede(Mark::from(request.holder.attachment()), stamp) {
+            return Err(Error::Superseded(request.holder.id.clone()));
+        }
+        let replaced = self.ipam.replace(request, strangers, until, self.now, self.entropy);
+        *self.in_doubt |= replaced.outcome.as_ref().is_err_and(is_maybe_stale);
+        Ok(replaced)
     }
 
     /// Takes back everything an attachment has, and what was given along to its container and never asked for; both are
@@ -288,4 +313,9 @@ impl Context<'_> {
         self.stamps.push(Stamp { wish: Wish::Del, mark, at });
         true
     }
+}
+
+/// Whether a refusal rests on what others have, which may be out of date.
+fn is_maybe_stale(error: &Error) -> bool {
+    matches!(error, Error::PoolExhausted { .. } | Error::AddressTaken { .. } | Error::QuotaReached { .. })
 }

@@ -8,6 +8,7 @@ pub mod annotations;
 pub mod block;
 pub mod bytes;
 pub mod cni;
+pub mod frames;
 pub mod journal;
 pub mod manifest;
 pub mod model;

@@ -1,6 +1,6 @@
 //! Every fuzz target with random bytes, so that they run without cargo-fuzz too.
 
-use berth_fuzzing::{annotations, block, cni, journal, manifest, operations, ranges};
+use berth_fuzzing::{annotations, block, cni, frames, journal, manifest, operations, ranges};
 use proptest::prelude::*;
 
 proptest! {
@@ -22,6 +22,14 @@ proptest! {
         ranges::check(&format!("{a}-{b}"));
         ranges::check(&format!("{a}/{len}"));
         ranges::check(&format!("{}/{len}", std::net::Ipv6Addr::from_bits(c & !0 << 100)));
+    }
+
+    #[test]
+    fn frames_of_any_bytes(data in proptest::collection::vec(any::<u8>(), 0..120), kind in any::<bool>()) {
+        frames::check(&data);
+        let (kind, head): ([u8; 2], &[u8]) =
+            if kind { ([0x08, 0x06], &[0, 1, 8, 0, 6, 4, 0]) } else { ([0x86, 0xdd], &[0x60, 0, 0, 0, 0]) };
+        frames::check(&[&[0xff; 12][..], &kind, head, &data].concat());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::node::{Node, now};
 use berth_engine::Engine;
 use berth_store::BlockStore;
+use berth_wire::protocol::Findings;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -38,6 +39,9 @@ pub struct Metrics {
     requests: Family<Request, Counter>,
     seconds: Family<Op, Histogram>,
     pub(crate) queue_drained: Counter,
+    strangers: Counter,
+    silent_gateways: Counter,
+    blind: Counter,
     addresses: Addresses,
     journal_bytes: Gauge,
     journal_frames: Gauge,
@@ -62,11 +66,15 @@ impl Metrics {
         let requests: Family<Request, Counter> = Family::default();
         let seconds: Family<Op, Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
         let queue_drained = Counter::default();
+        let (strangers, silent_gateways, blind) = (Counter::default(), Counter::default(), Counter::default());
         let addresses = Addresses::default();
         let (journal_bytes, journal_frames, journal_syncs) = (Gauge::default(), Gauge::default(), Gauge::default());
         registry.register("requests", "Requests by operation and outcome", requests.clone());
         registry.register_with_unit("request", "Time to answer, by operation", Unit::Seconds, seconds.clone());
         registry.register("queue_drained", "Deletions that had been queued on disk", queue_drained.clone());
+        registry.register("strangers", "Addresses that strangers were seen to use", strangers.clone());
+        registry.register("silent_gateways", "Gateways that did not answer", silent_gateways.clone());
+        registry.register("blind", "ADDs for which nothing could be asked on the wire", blind.clone());
         registry.register(
             "pool_addresses",
             "Addresses of a pool by state; units if it gives out prefixes",
@@ -75,7 +83,19 @@ impl Metrics {
         registry.register_with_unit("journal", "Size of the journal", Unit::Bytes, journal_bytes.clone());
         registry.register("journal_frames", "Group commits in the journal since it was opened", journal_frames.clone());
         registry.register("journal_syncs", "Group commits forced to disk since it was opened", journal_syncs.clone());
-        Self { registry, requests, seconds, queue_drained, addresses, journal_bytes, journal_frames, journal_syncs }
+        Self {
+            registry,
+            requests,
+            seconds,
+            queue_drained,
+            strangers,
+            silent_gateways,
+            blind,
+            addresses,
+            journal_bytes,
+            journal_frames,
+            journal_syncs,
+        }
     }
 
     /// Counts something else along with the rest.
@@ -88,6 +108,13 @@ impl Metrics {
     /// Counts deletions that had been queued on disk.
     pub fn drained(&self, deletions: u64) {
         self.queue_drained.inc_by(deletions);
+    }
+
+    /// Counts what a plugin found on the wire.
+    pub fn observe_wire(&self, findings: &Findings) {
+        self.strangers.inc_by(findings.strangers.len() as u64);
+        self.silent_gateways.inc_by(findings.silent.len() as u64);
+        self.blind.inc_by(u64::from(!findings.reason.is_empty()));
     }
 
     /// Counts a request.

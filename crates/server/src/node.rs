@@ -4,6 +4,7 @@ use crate::metrics::Metrics;
 use crate::objects;
 use anyhow::Context as _;
 use berth_core::time::Time;
+use berth_door::Quiet;
 use berth_engine::Engine;
 use berth_store::{Durability, FileMedium, History, Journal, StateLock};
 use berth_wire::boot;
@@ -26,6 +27,8 @@ pub struct Node {
     pub history: History,
     /// What is counted.
     pub metrics: Metrics,
+    /// What is known of the wire.
+    pub(crate) quiet: Quiet,
     /// The name of this machine, for pools that are bound to nodes.
     pub name: String,
     /// Whether there was no state before.
@@ -61,7 +64,7 @@ impl Node {
         let engine = Engine::open(journal, config, seed(), now)?.before_waiting(berth_door::door::before_waiting);
         let booted = opened.boot_id.as_ref() != Some(&boot_id);
         let (new, name, metrics) = (opened.boot_id.is_none(), name.to_owned(), Metrics::new());
-        let node = Self { engine, history, metrics, name, new, booted, _lock: lock };
+        let node = Self { engine, history, metrics, quiet: Quiet::default(), name, new, booted, _lock: lock };
         node.begin_boot(opened.boot_id.as_deref(), &boot_id)?;
         node.forget_lost_claims()?;
         Ok(node)

@@ -7,10 +7,10 @@ use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_door::words::{self, Host, Planned, groups};
-use berth_door::{Answer, Service};
+use berth_door::{Answer, Quiet, Service};
 use berth_engine::Engine;
 use berth_wire::cni;
-use berth_wire::protocol::{self, AddRequest, Request, Response, StatusRequest};
+use berth_wire::protocol::{self, AddRequest, Findings, Request, Response, StatusRequest};
 use std::time::Duration;
 
 impl Service for Node {
@@ -41,6 +41,14 @@ impl Host for Node {
 
     fn status(&self, wanted: StatusRequest) -> Result<Response, cni::Error> {
         status::answer(self, wanted)
+    }
+
+    fn quiet(&self) -> &Quiet {
+        &self.quiet
+    }
+
+    fn observe_wire(&self, findings: &Findings) {
+        self.metrics.observe_wire(findings);
     }
 
     fn observe(&self, verb: &'static str, ok: bool, took: Duration) {

@@ -1,5 +1,7 @@
 //! The daemon's own rules, without its doors: what GC keeps, what becomes of claims.
 
+mod detect;
+
 use crate::node::Node;
 use berth_core::block::State;
 use berth_core::error::Error;
@@ -33,7 +35,11 @@ fn attachment(container: &str) -> Attachment {
 }
 
 fn add(node: &Node, container: &str, claim: Option<&str>, stamp: u64) -> Response {
-    let add = AddRequest {
+    answer(node, Request::new(stamp, Op::Add(wish(container, claim))))
+}
+
+fn wish(container: &str, claim: Option<&str>) -> AddRequest {
+    AddRequest {
         attachment: attachment(container),
         pod: None,
         domain: None,
@@ -42,8 +48,7 @@ fn add(node: &Node, container: &str, claim: Option<&str>, stamp: u64) -> Respons
         ranges: Vec::new(),
         families: Vec::new(),
         claim: claim.map(str::to_owned),
-    };
-    answer(node, Request::new(stamp, Op::Add(add)))
+    }
 }
 
 fn gc(node: &Node, valid: &[&str], stamp: u64) {

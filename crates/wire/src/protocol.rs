@@ -5,6 +5,7 @@
 //! releases notice instead of dropping half a request; `v` says which release's words these are.
 
 use crate::cni::{AddResult, Error};
+pub use crate::detect::{Candidate, Detect, Findings, Stranger, Timing};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -61,6 +62,14 @@ pub enum Op {
     },
     /// See whether ADD could be served.
     Status(StatusRequest),
+    /// After an ADD that was answered with [`Response::Detect`]: what was found on the wire. Nobody is asked who did not
+    /// answer so, hence no daemon hears of this that does not know it.
+    Detected {
+        /// The ADD.
+        add: AddRequest,
+        /// What was found.
+        findings: Findings,
+    },
 }
 
 /// One interface of one container in one CNI network: what an address is held by.
@@ -174,6 +183,13 @@ pub struct StatusRequest {
 pub enum Response {
     /// ADD: what was allocated.
     Ok(AddResult),
+    /// ADD: what was allocated, and what to find out on the wire before it is used.
+    Detect {
+        /// What was allocated.
+        result: AddResult,
+        /// What to find out.
+        detect: Box<Detect>,
+    },
     /// Any other verb: it is done.
     Done,
     /// It could not be done.
@@ -274,15 +290,22 @@ mod tests {
             claim: Some("db".into()),
         };
         for op in [
-            Op::Add(add),
+            Op::Add(add.clone()),
             Op::Del(attachment()),
             Op::Check { attachment: attachment(), addresses: vec![[10, 0, 0, 1].into()] },
             Op::Gc { network: "n".into(), valid: vec![Live { container: "c".into(), ifname: "eth0".into() }] },
             Op::Status(StatusRequest::default()),
+            Op::Detected { add, findings: Findings { reason: "no link".into(), ..Findings::default() } },
         ] {
             round_trip(&Request::new(7, op));
         }
-        for response in [Response::Ok(AddResult::default()), Response::Done, Response::Error(Error::new(11, "later"))] {
+        let detect = Detect { gateways: vec![[10, 0, 0, 1].into()], ..Detect::default() };
+        for response in [
+            Response::Ok(AddResult::default()),
+            Response::Detect { result: AddResult::default(), detect: Box::new(detect) },
+            Response::Done,
+            Response::Error(Error::new(11, "later")),
+        ] {
             round_trip(&response);
         }
     }

@@ -3,6 +3,7 @@
 mod call;
 mod contestant;
 mod counters;
+mod detect;
 mod host_local;
 mod leases;
 mod report;
@@ -26,6 +27,8 @@ enum What {
     HostLocal(host_local::Args),
     /// The engine alone: nanoseconds, instructions, memory, socket throughput
     Engine,
+    /// What it costs an ADD to ask on the wire who uses the address, and whether the gateway is there; root
+    Detect(detect::Args),
     /// Many agents in a cluster: a real API server, their sockets, what a pod costs it
     Cluster(ClusterArgs),
     /// Real pods on three real nodes, beside host-local: until all are ready, and until all addresses are free; root
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::HostLocal(args) => host_local::run(args),
         What::Engine => engine(),
+        What::Detect(args) => detect::run(args),
         What::Cluster(args) => cluster(args),
         What::Pods(args) => pods(args),
     }

@@ -1,7 +1,7 @@
 //! ADD: everything that can be refused is refused before the daemon is asked to allocate.
 
 use super::connection::{PATIENCE, ask_patiently};
-use super::{attachment, unexpected};
+use super::{attachment, detect, unexpected};
 use berth_wire::args::Args;
 use berth_wire::cni::{AddResult, Dns, Error, code};
 use berth_wire::config::{Ipam, NetConf};
@@ -23,11 +23,17 @@ pub(crate) fn add(
 ) -> Result<AddResult, Error> {
     let ipam = conf.ipam()?;
     let dns = own_dns(&ipam)?;
-    let request = Request::new(stamp, Op::Add(wanted(invocation, conf, &ipam, version)?));
+    let add = wanted(invocation, conf, &ipam, version)?;
     let wait = Duration::from_secs(ipam.wait_seconds.into());
-    let answer = ask_patiently(&ipam.socket, &request, PATIENCE, wait);
-    let mut result = match answer.map_err(|gone| gone.error(code::TRY_AGAIN))? {
+    let ask = |op: Op| {
+        let answer = ask_patiently(&ipam.socket, &Request::new(stamp, op), PATIENCE, wait);
+        answer.map_err(|gone| gone.error(code::TRY_AGAIN))
+    };
+    let mut result = match ask(Op::Add(add.clone()))? {
         Response::Ok(result) => result,
+        Response::Detect { result, detect } => {
+            detect::settle(result, detect, &add, &detect::wire(invocation, conf), stamp, ask)?
+        }
         Response::Error(error) => return Err(error),
         Response::Done => return Err(unexpected()),
     };

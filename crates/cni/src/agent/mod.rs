@@ -3,6 +3,7 @@
 mod add;
 mod connection;
 mod del;
+mod detect;
 
 pub(crate) use add::add;
 pub(crate) use del::del;
@@ -55,7 +56,7 @@ fn done(response: Response) -> Result<(), Error> {
     match response {
         Response::Done => Ok(()),
         Response::Error(error) => Err(error),
-        Response::Ok(_) => Err(unexpected()),
+        Response::Ok(_) | Response::Detect { .. } => Err(unexpected()),
     }
 }
 

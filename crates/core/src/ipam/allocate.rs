@@ -55,7 +55,7 @@ impl Ipam {
     /// See [`Error`]; none of them leaves a change behind.
     pub fn adopt(&mut self, request: &Request, now: Time, entropy: &mut Entropy) -> Result<Outcome, Error> {
         let mark = self.changes.len();
-        let result = self.allocate_new(request, now, entropy, None);
+        let result = self.allocate_new(request, Vec::new(), now, entropy, None);
         if result.is_err() {
             self.rollback_to(mark);
         }
@@ -77,7 +77,7 @@ impl Ipam {
     /// Those that [`Self::allocate`] would give it.
     pub fn could_serve(&mut self, request: &Request, now: Time, entropy: &mut Entropy) -> Result<(), Error> {
         let mark = self.changes.len();
-        let result = self.allocate_new(request, now, entropy, None);
+        let result = self.allocate_new(request, Vec::new(), now, entropy, None);
         self.rollback_to(mark);
         result.map(drop)
     }
@@ -98,7 +98,7 @@ impl Ipam {
         let mark = self.changes.len();
         // First, so that what it frees can serve this very request when nothing else is left.
         self.retire_old_sandboxes(&request.holder, now);
-        let result = self.allocate_new(request, now, entropy, trace);
+        let result = self.allocate_new(request, Vec::new(), now, entropy, trace);
         if result.is_err() {
             self.rollback_to(mark);
         }
@@ -115,9 +115,11 @@ impl Ipam {
         }
     }
 
-    fn allocate_new(
+    /// `kept` is what the holder has already and keeps, as far as it fits.
+    pub(super) fn allocate_new(
         &mut self,
         request: &Request,
+        mut kept: Vec<SlotId>,
         now: Time,
         entropy: &mut Entropy,
         mut trace: Option<&mut Trace>,
@@ -128,7 +130,8 @@ impl Ipam {
             let reason = format!("at most {MAX_PER_REQUEST} addresses may be asked for at once");
             return Err(Error::Invalid { field: "count".to_owned(), reason });
         }
-        let mut kept = self.kept_for(request);
+        let awaits = self.kept_for(request).into_iter().filter(|id| !kept.contains(id)).collect::<Vec<_>>();
+        kept.extend(awaits);
         let mut given = Vec::with_capacity(2);
         for group in &request.groups {
             let candidates = self.candidates(group)?;

@@ -7,6 +7,7 @@
 mod allocate;
 mod check;
 mod configure;
+mod conflict;
 mod entropy;
 mod indexes;
 mod lease;
@@ -29,6 +30,7 @@ mod validate;
 
 pub use check::Finding;
 pub use configure::Config;
+pub use conflict::Replaced;
 pub use entropy::Entropy;
 pub use lease::Lease;
 pub use losses::in_use;

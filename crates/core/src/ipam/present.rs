@@ -35,7 +35,8 @@ impl Ipam {
             None => {
                 let unit = entry.key.plane.prefix(unit);
                 let network = entry.key.plane.network.to_string();
-                Given { pool: String::new(), network, unit, prefix_len: unit.prefix_len(), gateway: None, reason }
+                let prefix_len = unit.prefix_len();
+                Given { pool: String::new(), network, unit, prefix_len, gateway: None, reason, detect: None }
             }
         })
     }
@@ -51,6 +52,7 @@ impl Ipam {
             prefix_len: if pool.gives_addresses() { pool.subnet_of(addr, subnet).prefix_len() } else { pool.unit_len },
             gateway: pool.gateway_of(addr, subnet),
             reason,
+            detect: pool.detect.filter(|_| pool.gives_addresses()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::reason::Reason;
 use crate::addr::{Cidr, Family, Range};
+use crate::detect::Detection;
 use crate::holder::Holder;
 use crate::model::{DEFAULT_NETWORK, Subject};
 use crate::net::{Dns, Route};
@@ -77,6 +78,8 @@ pub struct Given {
     pub gateway: Option<IpAddr>,
     /// Why this one.
     pub reason: Reason,
+    /// What its pool wants to know before it is used; never of a prefix.
+    pub detect: Option<Detection>,
 }
 
 impl Given {

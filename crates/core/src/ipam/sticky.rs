@@ -67,6 +67,7 @@ impl Ipam {
         let Some(id) = position.map(|position| kept.remove(position)) else { return Ok(None) };
         let own = self.view(id).and_then(|view| Some((view.state, view.holder()?)));
         if let Some((State::Active, user)) = &own
+            && user.attachment() != request.holder.attachment()
             && !replaces(&request.holder, user)
         {
             let addr = self.unit(id).map(|(plane, unit)| plane.addr(unit));

@@ -8,6 +8,7 @@ use crate::object::{Object, check_name};
 use crate::text::Text;
 use berth_core::addr::Range;
 use berth_core::apps::Application;
+use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::model::{Audience, Edges, LOCAL_TYPE, Lending, Pick, Pool, Quota, StickyPolicy};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -89,6 +90,8 @@ pub struct PoolSpec {
     /// The application whose pods it is for, and no others, even by name. Such pools are made, grown, shrunk and deleted
     /// along with the application.
     application: Option<ApplicationSpec>,
+    /// Set if the wire is asked before an address is used: whether a stranger has it, and whether the gateway answers.
+    detect: Option<DetectSpec>,
 }
 
 /// The application that a pool is for.
@@ -133,6 +136,59 @@ impl ApplicationSpec {
             }
         }
         Ok(Application { api_version, kind, namespace, name, uid, interface, controllers, keep })
+    }
+}
+
+/// What is found out on the wire before an address is used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DetectSpec {
+    /// Whether a stranger uses the address; `Fast` if absent. Such an address is set apart, and another one given.
+    #[serde(default)]
+    conflicts: ConflictDetection,
+    /// Whether the gateway answers; `Warn` if absent.
+    #[serde(default)]
+    gateway: GatewayDetection,
+}
+
+/// How thoroughly strangers are looked for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+pub enum ConflictDetection {
+    /// Not at all.
+    Ignore,
+    /// One probe, and a tenth of a second for the answer.
+    #[default]
+    Fast,
+    /// Three probes with the pauses of RFC 5227: four to seven seconds.
+    Rfc5227,
+}
+
+/// What becomes of a container whose gateway does not answer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+pub enum GatewayDetection {
+    /// The gateway is not asked.
+    Ignore,
+    /// It starts, and that is reported.
+    #[default]
+    Warn,
+    /// It does not start.
+    Require,
+}
+
+impl From<DetectSpec> for Detection {
+    fn from(spec: DetectSpec) -> Self {
+        Self {
+            conflicts: match spec.conflicts {
+                ConflictDetection::Ignore => Conflicts::Ignore,
+                ConflictDetection::Fast => Conflicts::Fast,
+                ConflictDetection::Rfc5227 => Conflicts::Rfc5227,
+            },
+            gateway: match spec.gateway {
+                GatewayDetection::Ignore => GatewayCheck::Ignore,
+                GatewayDetection::Warn => GatewayCheck::Warn,
+                GatewayDetection::Require => GatewayCheck::Require,
+            },
+        }
     }
 }
 
@@ -243,6 +299,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
             most: spec.max_leases_per_node,
         }),
         application: spec.application.map(|own| own.lower("spec.application")).transpose()?,
+        detect: spec.detect.map(Into::into),
         ..plain
     })
 }

@@ -5,6 +5,7 @@ use crate::native::{
 use crate::{Object, lower_all};
 use berth_core::addr::Family;
 use berth_core::apps::Application;
+use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Ipam};
 use berth_core::labels::{Operator, Selector};
@@ -55,6 +56,7 @@ fn every_field_of_a_pool_is_lowered() {
   strictLeases: true
   application:
     {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: u, controllers: [r], keep: true}
+  detect: {conflicts: Rfc5227, gateway: Require}
 "#;
     let pool = lower_pool(&object(&native("IPPool", "blue", spec))).expect("lowers");
     let selector = |expressions: Vec<(&str, Operator)>| Selector {
@@ -120,6 +122,7 @@ fn every_field_of_a_pool_is_lowered() {
             controllers: vec!["r".into()],
             keep: true,
         }),
+        detect: Some(Detection { conflicts: Conflicts::Rfc5227, gateway: GatewayCheck::Require }),
     };
     assert_eq!(pool, expected);
 }
@@ -155,6 +158,22 @@ fn reservations_and_claims() {
     let claim = lower_claim(&object(&native("IPClaim", "vip", "{addresses: [10.0.0.3, 'fd00::3']}"))).expect("lowers");
     assert_eq!((claim.identity.as_str(), claim.keep, claim.group.count), ("claim/default/vip", None, 1));
     assert_eq!(claim.group.addresses.len(), 2);
+}
+
+#[test]
+fn detection_is_off_until_it_is_asked_for_and_then_quick() {
+    let detect = |spec: &str| lower_pool(&object(&native("IPPool", "blue", spec))).expect("lowers").detect;
+    assert_eq!(detect("{ranges: [10.77.0.0/16]}"), None);
+    let fast = Detection { conflicts: Conflicts::Fast, gateway: GatewayCheck::Warn };
+    assert_eq!(detect("{ranges: [10.77.0.0/16], detect: {}}"), Some(fast));
+    assert_eq!(
+        detect("{ranges: [10.77.0.0/16], detect: {conflicts: Rfc5227, gateway: Require}}"),
+        Some(Detection { conflicts: Conflicts::Rfc5227, gateway: GatewayCheck::Require })
+    );
+    assert_eq!(
+        detect("{ranges: [10.77.0.0/16], detect: {conflicts: Ignore, gateway: Ignore}}"),
+        Some(Detection { conflicts: Conflicts::Ignore, gateway: GatewayCheck::Ignore })
+    );
 }
 
 /// An object that did not come from a manifest is checked all the same, and the error names it.

@@ -67,6 +67,12 @@ impl<'a> NetConf<'a> {
         self.object.read::<Object<'_>>("ipam", "ipam").ok()??.read("type", "ipam.type").ok()?
     }
 
+    /// `type`, if it is there: the main plugin that makes the interface.
+    #[must_use]
+    pub fn main_type(&self) -> Option<String> {
+        self.object.read("type", "type").ok()?
+    }
+
     /// Where the daemon listens: all that DEL, CHECK and GC need of `ipam`.
     ///
     /// # Errors

@@ -1,0 +1,216 @@
+//! An interface of a container, up and listened to.
+
+use crate::frame::{Mac, Word, announcement, overheard, probe};
+use crate::schedule::Schedule;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::LinkAddr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, eth, recv, send, socket_with};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Ethernet, among the kinds of hardware.
+const ETHERNET: u16 = 1;
+/// For how long, and how often, an interface that is brought up is looked at until the wire is there.
+const LOOK: Duration = Duration::from_millis(2);
+const LOOKS: u32 = 500;
+
+/// Somebody who answered for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The address.
+    pub address: IpAddr,
+    /// Where he is.
+    pub by: Mac,
+}
+
+/// Why nothing can be asked on an interface.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The network namespace cannot be entered.
+    #[error("cannot enter the network namespace: {0}")]
+    Namespace(io::Error),
+    /// There is no such interface, or not yet: some main plugins make it after they have got its addresses.
+    #[error("there is no interface {0} yet")]
+    Absent(String),
+    /// It is not Ethernet: nobody can be asked.
+    #[error("interface {0} is not Ethernet")]
+    NotEthernet(String),
+    /// It does not come up.
+    #[error("interface {0} has no carrier")]
+    Down(String),
+    /// Something failed.
+    #[error("cannot listen on the interface: {0}")]
+    Failed(#[from] io::Error),
+}
+
+impl From<Errno> for WireError {
+    fn from(error: Errno) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// An interface, up and listened to.
+#[derive(Debug)]
+pub struct Wire {
+    socket: OwnedFd,
+    own: Mac,
+}
+
+impl Wire {
+    /// Opens an interface in a network namespace, and brings it up if it is down: nothing is heard otherwise. It stays up,
+    /// as the main plugin will have it anyway.
+    ///
+    /// # Errors
+    /// [`WireError`] says why nobody can be asked there.
+    pub fn open(netns: &Path, ifname: &str) -> Result<Self, WireError> {
+        let inside = || {
+            let namespace = File::open(netns).map_err(WireError::Namespace)?;
+            let entered = move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
+            entered.map_err(|error| WireError::Namespace(error.into()))?;
+            Self::open_here(ifname)
+        };
+        // A thread of its own: it never comes back from there, and a socket stays in the namespace it was made in.
+        let joined = thread::scope(|scope| scope.spawn(inside).join());
+        joined.unwrap_or_else(|_| Err(io::Error::other("the thread ended early").into()))
+    }
+
+    fn open_here(ifname: &str) -> Result<Self, WireError> {
+        let (mut link, mut flags) = look(ifname)?;
+        let own = link.addr().filter(|_| link.hatype() == ETHERNET && link.halen() == 6);
+        let own = own.map(Mac).ok_or_else(|| WireError::NotEthernet(ifname.to_owned()))?;
+        if !flags.contains(InterfaceFlags::IFF_UP) {
+            bring_up(link.ifindex())?;
+        }
+        for _ in 0..LOOKS {
+            // Not only the carrier: a bridge on the other side lets nothing through before it has seen it too.
+            if flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING) {
+                return Ok(Self { socket: listen(&link)?, own });
+            }
+            thread::sleep(LOOK);
+            (link, flags) = look(ifname)?;
+        }
+        Err(WireError::Down(ifname.to_owned()))
+    }
+
+    /// Asks who uses these addresses, and listens until the schedule is over or all have been answered for.
+    ///
+    /// # Errors
+    /// If nothing can be sent or received.
+    pub fn ask(&self, addresses: &[IpAddr], schedule: &Schedule) -> io::Result<Vec<Heard>> {
+        let begun = Instant::now();
+        let mut heard: Vec<Heard> = Vec::new();
+        let mut sends = schedule.sends.iter().copied().peekable();
+        let mut buffer = [0; 512];
+        while heard.len() < addresses.len() {
+            let now = begun.elapsed();
+            if sends.next_if(|&at| at <= now).is_some() {
+                for &address in addresses {
+                    self.send(&probe(self.own, address))?;
+                }
+                continue;
+            }
+            let next = sends.peek().copied().unwrap_or(schedule.end).min(schedule.end);
+            let Some(pause) = next.checked_sub(now).filter(|pause| !pause.is_zero()) else { break };
+            let (address, by) = match self.listen(pause, &mut buffer)? {
+                Some(Word::Uses(address, by)) => (address, by),
+                Some(Word::Wants(address, by)) if schedule.heeds_wishes => (address, by),
+                Some(Word::Wants(..)) | None => continue,
+            };
+            if addresses.contains(&address) && !heard.iter().any(|known| known.address == address) {
+                heard.push(Heard { address, by });
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Tells all neighbours that these addresses are here from now on, so that none goes on sending to whoever had them
+    /// before.
+    ///
+    /// # Errors
+    /// If nothing can be sent.
+    pub fn announce(&self, addresses: &[IpAddr]) -> io::Result<()> {
+        addresses.iter().try_for_each(|&address| self.send(&announcement(self.own, address)))
+    }
+
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        rustix::io::retry_on_intr(|| send(&self.socket, frame, SendFlags::empty()))?;
+        Ok(())
+    }
+
+    /// The next frame that says something; nothing if there is none within the pause, or it is about something else.
+    fn listen(&self, pause: Duration, buffer: &mut [u8]) -> io::Result<Option<Word>> {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let pause = Timespec::try_from(pause).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        match poll(&mut fds, Some(&pause)) {
+            // A signal is no reason to fail a container: whoever calls looks at the time and listens on.
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((len, _)) => Ok(overheard(&buffer[..len], self.own)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The hardware address of an interface, and how it is.
+fn look(ifname: &str) -> Result<(LinkAddr, InterfaceFlags), WireError> {
+    let interfaces = getifaddrs().map_err(io::Error::from)?;
+    let own = interfaces.filter(|interface| interface.interface_name == ifname);
+    let mut links = own.filter_map(|own| Some((*own.address?.as_link_addr()?, own.flags)));
+    links.next().ok_or_else(|| WireError::Absent(ifname.to_owned()))
+}
+
+/// A socket that hears all frames of an interface.
+fn listen(link: &LinkAddr) -> Result<OwnedFd, WireError> {
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL))?;
+    // The address that the kernel described the interface with is just what a packet socket is bound to.
+    nix::sys::socket::bind(socket.as_raw_fd(), link).map_err(io::Error::from)?;
+    // What came in before, from other interfaces too, answers nobody.
+    let mut buffer = [0; 64];
+    for _ in 0..1024 {
+        if recv(&socket, &mut buffer, RecvFlags::DONTWAIT).is_err() {
+            break;
+        }
+    }
+    Ok(socket)
+}
+
+/// Brings an interface up: one netlink message, and the kernel's answer.
+fn bring_up(index: usize) -> Result<(), WireError> {
+    const NEW_LINK: u16 = 16;
+    const REQUEST_AND_ACKNOWLEDGE: u16 = 1 | 4;
+    const UP: u32 = 1;
+    let index = u32::try_from(index).unwrap_or_default();
+    let mut message = Vec::with_capacity(32);
+    message.extend(32u32.to_ne_bytes());
+    message.extend(NEW_LINK.to_ne_bytes());
+    message.extend(REQUEST_AND_ACKNOWLEDGE.to_ne_bytes());
+    // Sequence and sender, then family and kind of the interface: none of them matters.
+    message.extend([0; 12]);
+    message.extend(index.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    // The protocol for links and addresses is number zero.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0; 256];
+    rustix::io::retry_on_intr(|| recv(&socket, &mut answer[..], RecvFlags::empty()))?;
+    // After the header comes what is wrong, as a negative number, or zero.
+    let [.., a, b, c, d] = *answer.first_chunk::<20>().unwrap_or(&[0; 20]);
+    match i32::from_ne_bytes([a, b, c, d]) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error.saturating_neg()).into()),
+    }
+}
