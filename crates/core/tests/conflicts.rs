@@ -1,5 +1,4 @@
 //! Strangers on the wire: what they use is set apart, and the container gets something else or nothing.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

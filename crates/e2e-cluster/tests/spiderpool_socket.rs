@@ -95,6 +95,19 @@ fn every_path_of_its_socket_is_answered() {
     assert_eq!(ask(&agent, "DELETE", "/ipam/ip", &args(&pods[1], "c2")).0, 200);
     assert_eq!(world.used(), 0);
 
+    // What a stranger has is not given out again for a while.
+    let mut strange = args(&pods[0], "c5");
+    let (_, added) = ask(&agent, "POST", "/ipam/ip", &strange);
+    strange["isReleaseConflictIPs"] = json!(true);
+    assert_eq!(ask(&agent, "DELETE", "/ipam/ips", &strange).0, 200);
+    for round in 0..3 {
+        let container = format!("d{round}");
+        let (status, other) = ask(&agent, "POST", "/ipam/ip", &args(&pods[1], &container));
+        assert_eq!(status, 200, "{other}");
+        assert_ne!(other["ips"][0]["address"], added["ips"][0]["address"]);
+        assert_eq!(ask(&agent, "DELETE", "/ipam/ip", &args(&pods[1], &container)).0, 200);
+    }
+
     // The coordinator is not Berth's; what its own controller wrote is handed on.
     let config = || ask(&agent, "GET", "/coordinator/config", &json!({"podNamespace": "default", "podName": "a"}));
     assert_eq!(config().0, 500, "there is none");

@@ -9,8 +9,10 @@ use axum::extract::{Query, State as Shared};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use berth_core::block::State as SlotState;
+use berth_core::detect::QUARANTINE;
+use berth_core::error::Error;
 use berth_core::holder::{Attachment as Key, Holder};
-use berth_core::ipam::Outcome;
+use berth_core::ipam::{Given, Outcome};
 use berth_door::{Answer, Service};
 use berth_kube::Cluster;
 use berth_wire::boot;
@@ -80,8 +82,8 @@ pub(super) async fn del(Shared(state): Shared<State>, body: Bytes) -> Result<(),
     patiently(move || state.agent.ask(Op::Del(attachment(&args))).map(drop)).await
 }
 
-/// `DELETE /ipam/ips`: all interfaces of a container. What strangers use is set apart by Berth itself, and another
-/// address given: nothing of a stateful pod is given up for that.
+/// `DELETE /ipam/ips`: all interfaces of a container. If it is because strangers use the addresses, nobody gets them for a
+/// while; but nothing of a stateful pod is given up for that.
 pub(super) async fn del_all(Shared(state): Shared<State>, body: Bytes) -> Result<(), Refused> {
     let args = args(&body)?;
     patiently(move || {
@@ -92,9 +94,12 @@ pub(super) async fn del_all(Shared(state): Shared<State>, body: Bytes) -> Result
             let pod = format!("{}/{}", args.pod_namespace, args.pod_name);
             return Err(Refused(status, format!("the addresses of pod {pod} are kept for it, and are not released")));
         }
-        for (holder, _) in own {
+        for (holder, outcome) in own {
             let one = Attachment { network: holder.network, container: holder.id, ifname: holder.ifname };
             agent.ask(Op::Del(one))?;
+            if args.for_conflict {
+                agent.set_apart(outcome.given).map_err(|error| Refused::failed(&error))?;
+            }
         }
         Ok(())
     })
@@ -153,7 +158,7 @@ impl Agent {
             None => None,
         };
         match answer {
-            Some(protocol::Response::Ok(result)) => Ok(result),
+            Some(protocol::Response::Ok(result) | protocol::Response::Detect { result, .. }) => Ok(result),
             Some(protocol::Response::Error(error)) => Err(Refused::failed(&error.msg)),
             _ => Ok(AddResult::default()),
         }
@@ -186,6 +191,22 @@ impl Agent {
             added.add(&ifname, &told(&network, &id, &ifname), args.clean_gateway);
         }
         Ok(added)
+    }
+
+    /// Sets addresses apart that strangers were seen to use.
+    fn set_apart(&self, addresses: Vec<Given>) -> Result<(), Error> {
+        self.engine.transact(move |context| {
+            for given in &addresses {
+                let Some(plane) = context.ipam.pool(&given.pool).map(|pool| pool.plane()) else { continue };
+                let until = Some(context.now.after(QUARANTINE));
+                match context.ipam.quarantine(&plane, given.address(), until, context.now) {
+                    // Somebody of ours was quicker, and will see for himself.
+                    Ok(()) | Err(Error::AddressTaken { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Who on this node holds something, and what.

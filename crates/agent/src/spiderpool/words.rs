@@ -1,6 +1,7 @@
 //! What is said on spiderpool-agent's socket.
 
 use berth_core::addr::Family;
+use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::{Given, Outcome};
 use berth_core::net::{Dns, Route};
 use serde::{Deserialize, Serialize};
@@ -102,9 +103,9 @@ impl Added {
             ip_pool: given.pool.clone(),
             gateway: given.gateway.filter(|_| !clean_gateway),
             vlan: 0,
-            // Berth looks for strangers itself, before it answers.
-            enable_gateway_detection: false,
-            enable_conflict_detection: false,
+            // Whoever asks here stands at the wire, and looks himself.
+            enable_gateway_detection: looks(given, |detect| detect.gateway != GatewayCheck::Ignore),
+            enable_conflict_detection: looks(given, |detect| detect.conflicts != Conflicts::Ignore),
         };
         self.ips.extend(outcome.given.iter().map(ip));
         // The gateway of the address says the default route; a route without a next hop goes there too.
@@ -117,6 +118,10 @@ impl Added {
             self.dns = outcome.dns.clone();
         }
     }
+}
+
+fn looks(given: &Given, test: impl Fn(&Detection) -> bool) -> bool {
+    given.detect.as_ref().is_some_and(test)
 }
 
 const fn version(family: Family) -> u8 {
@@ -202,6 +207,7 @@ mod tests {
             unit: unit.parse().unwrap(),
             prefix_len,
             gateway: Some(gateway.parse().unwrap()),
+            detect: None,
             reason: Reason::LowestFree,
         };
         let route = |dst: &str| Route { dst: dst.to_owned(), ..Route::default() };
