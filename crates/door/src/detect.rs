@@ -110,8 +110,12 @@ pub(crate) fn answer<H: Host>(host: &H, add: AddRequest, findings: &Findings, st
         let key = Attachment { network: &key.network, id: &key.container, ifname: &key.ifname };
         (ipam.networks_of(key), ipam.of_attachment(key))
     });
-    networks.iter().for_each(|network| host.quiet().remember(network, &findings.quiet));
-    if findings.strangers.is_empty() && findings.silent.is_empty() {
+    let is_good = findings.strangers.is_empty() && findings.silent.is_empty();
+    // What the container is about to use is asked for again when the next one gets it.
+    let quiet: Vec<IpAddr> =
+        findings.quiet.iter().copied().filter(|address| !is_good || !held.contains(address)).collect();
+    networks.iter().for_each(|network| host.quiet().remember(network, &quiet));
+    if is_good {
         return Ok(Response::Done);
     }
     let Planned { requests, note } = host.plan(add)?;

@@ -16,6 +16,9 @@ pub(super) struct Args {
     /// ADDs per row
     #[arg(long, default_value_t = 90)]
     adds: u32,
+    /// The daemon to use; one is built if absent
+    #[arg(long)]
+    daemon: Option<PathBuf>,
 }
 
 /// What a row measures.
@@ -50,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("namespaces are made by root");
     }
-    let (plugin, daemon) = (dist::plugin()?, dist::daemon()?);
+    let (plugin, daemon) = (dist::plugin()?, args.daemon.clone().map_or_else(dist::daemon, Ok)?);
     println!("{:<48} {:>5} {:>9} {:>9} {:>9} {:>9}", "ADD with detection", "ADDs", "mean ms", "p50", "p90", "longest");
     for row in &ROWS {
         let (mean, samples) = measure(row, args.adds, &plugin, &daemon)?;
