@@ -150,9 +150,17 @@ async fn in_time(request: Request, next: Next) -> Response {
 }
 
 async fn validate<C: Cluster>(State(shared): State<Arc<Shared<C>>>, Json(asked): Json<Asked>) -> Response {
-    let answer = shared.cluster.with(|view| review(&asked.request, view, &shared.options));
-    if let Some(error) = &answer.refused {
-        debug!(%error, operation = ?asked.request.operation, "refused");
+    // On a thread that may wait: what is known may be behind a lock, or the server may have to be asked for the rest, and
+    // the threads that requests come in on are those that bring its answers.
+    let reviewed = tokio::task::spawn_blocking(move || {
+        let answer = shared.cluster.with(|view| review(&asked.request, view, &shared.options));
+        if let Some(error) = &answer.refused {
+            debug!(%error, operation = ?asked.request.operation, "refused");
+        }
+        answer.to_json(&asked.request.uid)
+    });
+    match reviewed.await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
-    Json(answer.to_json(&asked.request.uid)).into_response()
 }

@@ -33,6 +33,10 @@ struct Known {
 
 impl Cluster for Known {
     fn with<R>(&self, look: impl FnOnce(&View<'_>) -> R) -> R {
+        // A controller may have to ask the server before it knows, and waits for the answer.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.block_on(tokio::task::yield_now());
+        }
         let mut ipam = self.ipam.lock().unwrap();
         let claims = self.objects.all().iter().filter_map(|object| lower_claim(object).ok()).collect::<Vec<_>>();
         ipam.configure(self.objects.config().0);

@@ -86,6 +86,7 @@ impl Cluster {
             scheduler: true,
             apiserver_flags: options.apiserver_flags.clone(),
             controller_manager_flags: options.controller_manager_flags.clone(),
+            scheduler_flags: Vec::new(),
         })?;
         cgroups::weigh();
         let mut cluster = Self { nodes: Vec::new(), plane, underlay };

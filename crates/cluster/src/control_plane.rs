@@ -17,6 +17,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 const ADMINISTRATOR: &str = "administrator";
@@ -36,6 +37,8 @@ pub struct Options {
     pub apiserver_flags: Vec<String>,
     /// More flags for the controller manager.
     pub controller_manager_flags: Vec<String>,
+    /// More flags for the scheduler.
+    pub scheduler_flags: Vec<String>,
 }
 
 /// A running control plane; all of it ends when it is dropped.
@@ -44,8 +47,9 @@ pub struct ControlPlane {
     // In the order in which they are dropped: clients before servers, the directory last.
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
-    apiserver: Option<Process>,
-    etcd: Process,
+    // Behind locks, because others use the control plane while a test restarts them.
+    apiserver: Mutex<Option<Process>>,
+    etcd: Mutex<Process>,
     etcd_url: String,
     address: IpAddr,
     port: u16,
@@ -77,8 +81,8 @@ impl ControlPlane {
         let mut plane = Self {
             scheduler: None,
             controller_manager: None,
-            apiserver: None,
-            etcd,
+            apiserver: Mutex::default(),
+            etcd: Mutex::new(etcd),
             etcd_url,
             address,
             port: ports,
@@ -94,7 +98,7 @@ impl ControlPlane {
             plane.start_controller_manager(&options.controller_manager_flags)?;
         }
         if options.scheduler {
-            plane.start_scheduler()?;
+            plane.start_scheduler(&options.scheduler_flags)?;
         }
         if options.controllers {
             plane.wait_for("the default service account", &["get", "serviceaccount", "default"])?;
@@ -205,7 +209,7 @@ impl ControlPlane {
     /// # Errors
     /// If it is not running.
     pub fn pause(&self) -> Result<()> {
-        self.running_apiserver()?.signal(Signal::STOP)
+        self.signal_apiserver(Signal::STOP)
     }
 
     /// Lets a frozen API server go on.
@@ -213,30 +217,44 @@ impl ControlPlane {
     /// # Errors
     /// If it is not running.
     pub fn resume(&self) -> Result<()> {
-        self.running_apiserver()?.signal(Signal::CONT)
+        self.signal_apiserver(Signal::CONT)
     }
 
     /// Kills the API server. What it has acknowledged is in etcd.
-    pub fn stop_apiserver(&mut self) {
-        self.apiserver = None;
+    pub fn stop_apiserver(&self) {
+        *lock(&self.apiserver) = None;
+    }
+
+    /// Kills etcd and starts it again on what it has written. The API server stays, and finds it again.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn restart_etcd(&self) -> Result<()> {
+        let [program] = tools::ensure([Tool::Etcd])?;
+        // Gone before the next one wants its ports.
+        let mut etcd = lock(&self.etcd);
+        etcd.kill();
+        let peers = format!("http://{}:{}", own_loopback(), self.port + 2);
+        *etcd = start_etcd(&program, &self.etcd_url, &peers, self.dir.path())?;
+        Ok(())
     }
 
     /// Starts the API server where it was, and waits until it is ready.
     ///
     /// # Errors
     /// With the end of its log, if it ends instead.
-    pub fn start_apiserver(&mut self) -> Result<()> {
+    pub fn start_apiserver(&self) -> Result<()> {
         let (program, flags) = self.apiserver_command.split_first().map_or(("", &[][..]), |(p, f)| (p.as_str(), f));
         let mut command = mortal(program);
         command.args(flags);
         let mut apiserver = Process::start("kube-apiserver", command, &self.log("kube-apiserver"))?;
         let ready = until("the API server to be ready", || {
-            self.etcd.check()?;
+            lock(&self.etcd).check()?;
             apiserver.check()?;
             let output = self.kubectl(&["get", "--raw", "/readyz"])?;
             Ok(if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) })
         });
-        self.apiserver = Some(apiserver);
+        *lock(&self.apiserver) = Some(apiserver);
         ready
     }
 
@@ -266,8 +284,9 @@ impl ControlPlane {
         Ok(path)
     }
 
-    fn running_apiserver(&self) -> Result<&Process> {
-        self.apiserver.as_ref().ok_or_else(|| Error::Invalid("the API server is stopped".to_owned()))
+    fn signal_apiserver(&self, signal: Signal) -> Result<()> {
+        let stopped = || Error::Invalid("the API server is stopped".to_owned());
+        lock(&self.apiserver).as_ref().ok_or_else(stopped)?.signal(signal)
     }
 
     fn start_controller_manager(&mut self, flags: &[String]) -> Result<()> {
@@ -283,12 +302,16 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn start_scheduler(&mut self) -> Result<()> {
+    fn start_scheduler(&mut self, flags: &[String]) -> Result<()> {
         let name = Tool::Scheduler.name();
         let kubeconfig = self.kubeconfig_for_user(name, "system:kube-scheduler", None)?;
         let mut command = mortal(Tool::Scheduler.path()?);
-        command.arg("--kubeconfig").arg(kubeconfig).args(["--leader-elect=false", "--secure-port=0"]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--leader-elect=false", "--secure-port=0"]).args(flags);
         self.scheduler = Some(Process::start(name, command, &self.log(name))?);
         Ok(())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -74,6 +74,13 @@ impl Process {
         }
     }
 
+    /// Ends it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     pub(crate) fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -81,14 +88,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
 /// A command for a program that is killed when the thread that starts it ends, which is when this process does.
-pub(crate) fn mortal(program: impl AsRef<Path>) -> Command {
+#[must_use]
+pub fn mortal(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program.as_ref());
     command
@@ -134,7 +140,10 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Result<std::result::
 type Request = (Command, SyncSender<io::Result<Child>>);
 
 /// Has the thread that stays start a child.
-fn spawn(command: Command) -> io::Result<Child> {
+///
+/// # Errors
+/// If the program cannot be executed.
+pub fn spawn(command: Command) -> io::Result<Child> {
     static KEEPER: OnceLock<io::Result<Sender<Request>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
         let (sender, receiver) = mpsc::channel::<Request>();

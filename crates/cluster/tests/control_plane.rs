@@ -10,7 +10,7 @@ use std::time::Instant;
 #[test]
 fn the_api_server_is_real_and_can_be_paused_stopped_and_started() {
     let began = Instant::now();
-    let Some(mut plane) = or_skip(ControlPlane::start(&Options::default())) else { return };
+    let Some(plane) = or_skip(ControlPlane::start(&Options::default())) else { return };
     eprintln!("control plane ready after {:?}", began.elapsed());
 
     let version = plane.kubectl_ok(&["version", "-o", "json"]).unwrap();

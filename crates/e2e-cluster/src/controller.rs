@@ -1,27 +1,47 @@
 //! `berth controller` as a process.
 
+use berth_cluster::process::{mortal, spawn};
 use berth_e2e::binaries;
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// One replica of the controller.
 pub struct Controller {
     child: Option<Child>,
     log: PathBuf,
+    arguments: Vec<OsString>,
 }
 
 impl Controller {
     pub(crate) fn start(replica: &str, kubeconfig: &Path, dir: &Path, args: &[&str]) -> Self {
-        let log = dir.join(format!("controller-{replica}.log"));
-        let file = File::options().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(binaries::berth());
-        command.args(["controller", "--listen", "none", "--replica", replica]).args(args);
-        command.arg("--kubeconfig").arg(kubeconfig);
+        let own = ["controller", "--listen", "none", "--replica", replica];
+        let mut arguments: Vec<OsString> = own.iter().chain(args).map(OsString::from).collect();
+        arguments.extend(["--kubeconfig".into(), kubeconfig.into()]);
+        let mut controller = Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments };
+        controller.launch();
+        controller
+    }
+
+    fn launch(&mut self) {
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        let mut command = mortal(binaries::berth());
+        command.args(&self.arguments);
         command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        Self { child: Some(command.spawn().unwrap()), log }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = Some(spawn(command).unwrap());
+    }
+
+    /// Starts it again if it has ended, as Kubernetes would.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn restart_if_ended(&mut self) {
+        if self.has_ended() {
+            self.launch();
+        }
     }
 
     /// What it has logged.

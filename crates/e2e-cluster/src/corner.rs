@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -27,9 +27,16 @@ const BETWEEN: Duration = Duration::from_millis(100);
 pub struct Corner<'w> {
     /// The world it is in.
     pub world: &'w World,
-    number: u8,
-    client: Client,
-    runtime: Runtime,
+    pub(crate) number: u8,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
+}
+
+/// A client of the administrator, on the runtime that it is made on.
+pub(crate) async fn administrator(kubeconfig: &Path) -> Client {
+    let file = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
 }
 
 impl<'w> Corner<'w> {
@@ -41,15 +48,11 @@ impl<'w> Corner<'w> {
     pub fn of(world: &'w World) -> Self {
         static NUMBERS: AtomicU8 = AtomicU8::new(1);
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("corner").enable_all().build().unwrap();
-        let client = runtime.block_on(async {
-            let file = Kubeconfig::read_from(world.plane.kubeconfig()).unwrap();
-            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-            Client::try_from(config).unwrap()
-        });
+        let client = runtime.block_on(administrator(&world.plane.kubeconfig()));
         Self { world, number: NUMBERS.fetch_add(1, Ordering::SeqCst), client, runtime }
     }
 
-    fn wait<T>(&self, call: impl Future<Output = kube::Result<T>>) -> T {
+    pub(crate) fn wait<T>(&self, call: impl Future<Output = kube::Result<T>>) -> T {
         self.runtime.block_on(call).unwrap()
     }
 
@@ -123,7 +126,7 @@ impl<'w> Corner<'w> {
     }
 
     /// The agent's account with a token of a node, as the agent's pod has it there. Quicker than with kubectl.
-    fn kubeconfig(&self, node: &str, uid: &str) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, node: &str, uid: &str) -> PathBuf {
         let bound = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid});
         let wanted = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -280,10 +283,19 @@ impl<'w> Corner<'w> {
     /// # Panics
     /// If it does not happen.
     #[track_caller]
-    pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+    pub fn until(&self, what: &str, done: impl FnMut() -> bool) {
+        self.until_or(|| what.to_owned(), done);
+    }
+
+    /// The same; what was waited for is told by somebody who looks at how things stand then.
+    ///
+    /// # Panics
+    /// If it does not happen.
+    #[track_caller]
+    pub fn until_or(&self, what: impl Fn() -> String, mut done: impl FnMut() -> bool) {
         let since = Instant::now();
         while !done() {
-            assert!(since.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+            assert!(since.elapsed() < PATIENCE, "waited {PATIENCE:?} for {}", what());
             std::thread::sleep(BETWEEN);
         }
     }
@@ -345,6 +357,16 @@ impl Live {
         if let Some(other) = self.0.insert(address, container.to_owned()) {
             assert_eq!(other, container, "{address} is in use twice");
         }
+    }
+
+    /// Who has an address.
+    pub(crate) fn holder(&self, address: IpAddr) -> Option<&str> {
+        self.0.get(&address).map(String::as_str)
+    }
+
+    /// A container has an address now, whoever had it.
+    pub(crate) fn put(&mut self, address: IpAddr, container: &str) {
+        self.0.insert(address, container.to_owned());
     }
 
     /// A container is gone.

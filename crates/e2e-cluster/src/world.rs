@@ -5,10 +5,9 @@ use crate::controller::Controller;
 use berth_cluster::{ControlPlane, Options, or_skip};
 use berth_e2e::{binaries, succeed};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use tempfile::TempDir;
 
 /// The agent's own account, as it is installed.
 const NAMESPACE: &str = include_str!("../../../deploy/kubernetes/namespace.yaml");
@@ -16,11 +15,17 @@ const RBAC: &str = include_str!("../../../deploy/kubernetes/agent-rbac.yaml");
 const CONTROLLER_RBAC: &str = include_str!("../../../deploy/kubernetes/controller-rbac.yaml");
 const POLICY: &str = include_str!("../../../deploy/kubernetes/agent-policy.yaml");
 
+/// The controllers of Kubernetes that a world with them has.
+const CONTROLLERS: &str = "--controllers=serviceaccount-controller,serviceaccount-token-controller,\
+    namespace-controller,garbage-collector-controller,deployment-controller,replicaset-controller,\
+    statefulset-controller,daemonset-controller,job-controller,cronjob-controller";
+
 /// A cluster without kubelets: nodes and pods are objects, and the test plays the runtime.
 pub struct World {
     /// The API server.
     pub plane: ControlPlane,
-    dir: TempDir,
+    /// Where files of agents go: inside the directory of the control plane, which is swept when its owner is gone.
+    dir: PathBuf,
 }
 
 /// A pod that exists.
@@ -43,8 +48,30 @@ impl World {
     /// If it does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
-        let options = Options { controllers: false, ..Options::default() };
-        let plane = or_skip(ControlPlane::start(&options))?;
+        Self::start_with(&Options { controllers: false, ..Options::default() })
+    }
+
+    /// The same with the controllers and the scheduler of Kubernetes, so that Deployments and their like have pods.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start_with_controllers() -> Option<Self> {
+        let flags = |flags: &[&str]| flags.iter().map(|&flag| flag.to_owned()).collect();
+        Self::start_with(&Options {
+            address: None,
+            controllers: true,
+            scheduler: true,
+            // Pods that nobody runs need no account, and their namespaces are used the moment they are made.
+            apiserver_flags: flags(&["--disable-admission-plugins=ServiceAccount"]),
+            // What makes and ends pods, and no more: above all nobody who takes a node for dead on a busy machine.
+            controller_manager_flags: flags(&[CONTROLLERS, "--kube-api-qps=400", "--kube-api-burst=800"]),
+            scheduler_flags: flags(&["--kube-api-qps=400", "--kube-api-burst=800"]),
+        })
+    }
+
+    fn start_with(options: &Options) -> Option<Self> {
+        let plane = or_skip(ControlPlane::start(options))?;
         let crds = succeed(Command::new(binaries::berth()).arg("crds"));
         plane.apply(&crds).unwrap();
         plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
@@ -54,7 +81,9 @@ impl World {
         plane.apply(CONTROLLER_RBAC).unwrap();
         // Without a controller manager nobody makes the account that every pod of a namespace has.
         plane.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}").unwrap();
-        Some(Self { plane, dir: TempDir::new().unwrap() })
+        let dir = plane.dir().join("world");
+        std::fs::create_dir(&dir).unwrap();
+        Some(Self { plane, dir })
     }
 
     /// The one world of this test program, which all its tests share, each in its [corner](crate::Corner). It ends with
@@ -110,7 +139,7 @@ impl World {
     #[must_use]
     pub fn controller(&self, replica: &str, args: &[&str]) -> Controller {
         let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-controller", None).unwrap();
-        Controller::start(replica, &kubeconfig, self.dir.path(), args)
+        Controller::start(replica, &kubeconfig, &self.dir, args)
     }
 
     /// One field of an object, as `kubectl -o jsonpath` prints it.
@@ -213,14 +242,14 @@ impl World {
     #[must_use]
     pub fn agent(&self, node: &str) -> Agent {
         let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-agent", Some(node)).unwrap();
-        let agent = Agent::new(node, &kubeconfig, &self.dir.path().join(node));
+        let agent = Agent::new(node, &kubeconfig, &self.dir.join(node));
         agent.start();
         agent
     }
 
     /// Where files of agents go.
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     /// The blocks as the API server has them: name and how many addresses are in use.

@@ -26,6 +26,17 @@ pub(crate) struct Fresh<'a> {
     nodes: RefCell<HashMap<String, Node>>,
 }
 
+impl Fresh<'_> {
+    /// Nobody knows who made the pod; without its namespace nobody makes it again.
+    fn without_owner(&self, namespace: &str) -> Keeper {
+        let api: Api<api::Namespace> = Api::all(self.cluster.client().clone());
+        match self.cluster.wait(api.get_opt(namespace)) {
+            Ok(None) => Keeper::NotWanted,
+            Ok(Some(_)) | Err(_) => Keeper::Unknown,
+        }
+    }
+}
+
 impl<'a> Fresh<'a> {
     /// Ready to be asked about so many pods.
     ///
@@ -84,7 +95,7 @@ impl Look for Fresh<'_> {
 
     fn will_return(&self, namespace: &str, pod: &str) -> Keeper {
         let Some(owner) = self.mirrors.owner(namespace, pod).filter(|owner| owner.kind == "StatefulSet") else {
-            return Keeper::Unknown;
+            return self.without_owner(namespace);
         };
         let want = |found: Result<Option<Ordinals>, CallError>| match found {
             Ok(Some(set)) => set.want(&owner.name, pod),

@@ -18,6 +18,8 @@ use kube::runtime::watcher::Config;
 pub(crate) struct Mirrors {
     pub(crate) pods: Mirror<PodFacts>,
     pub(crate) nodes: Mirror<Node>,
+    /// Which there are.
+    pub(crate) namespaces: Mirror<()>,
     pub(crate) sets: Mirror<Ordinals>,
     pub(crate) endpoints: Mirror<EndpointSpec>,
     /// IPPools, IPSubnets and IPClaims, without their specs.
@@ -31,6 +33,7 @@ impl Mirrors {
     pub(crate) fn new(cluster: &Cluster, bell: &Bell) -> Self {
         let client = || cluster.client().clone();
         let (pods, nodes): (Api<api::Pod>, Api<api::Node>) = (Api::all(client()), Api::all(client()));
+        let namespaces: Api<api::Namespace> = Api::all(client());
         let sets: Api<StatefulSet> = Api::all(client());
         let endpoints: Api<EndpointObject> = Api::all_with(client(), &endpoint_resource());
         let all = Config::default;
@@ -41,6 +44,7 @@ impl Mirrors {
         Self {
             pods: Mirror::new(cluster, ("Pod", pods), all(), bell, |pod| Some(PodFacts::read(&pod))),
             nodes: Mirror::new(cluster, ("Node", nodes), all(), bell, |node| Some(read::node(&node))),
+            namespaces: Mirror::new(cluster, ("Namespace", namespaces), all(), bell, |_| Some(())),
             sets: Mirror::new(cluster, ("StatefulSet", sets), all(), bell, |set| Some(Ordinals::read(&set))),
             endpoints: Mirror::new(cluster, ("IPEndpoint", endpoints), all(), bell, |object| Some(object.spec)),
             pools: records("IPPool"),
@@ -53,6 +57,7 @@ impl Mirrors {
     pub(crate) fn wait_for_sync(&self) -> Result<(), CallError> {
         self.pods.wait_for_sync()?;
         self.nodes.wait_for_sync()?;
+        self.namespaces.wait_for_sync()?;
         self.sets.wait_for_sync()?;
         self.endpoints.wait_for_sync()?;
         self.pools.wait_for_sync()?;
@@ -82,6 +87,10 @@ impl Look for Mirrors {
     }
 
     fn will_return(&self, namespace: &str, pod: &str) -> Keeper {
+        // The endpoint, which says whose pod it was, went with the namespace; so did whoever would make it again.
+        if self.namespaces.is_synced() && self.namespaces.get("", namespace).is_none() {
+            return Keeper::NotWanted;
+        }
         let Some(owner) = self.owner(namespace, pod) else { return Keeper::Unknown };
         if !self.sets.is_synced() || owner.kind != "StatefulSet" {
             return Keeper::Unknown;

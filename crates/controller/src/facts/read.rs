@@ -18,6 +18,8 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub(crate) struct PodFacts {
     uids: Vec<String>,
     life: Life,
+    /// It is on its node's own network, and needs no address.
+    on_host: bool,
     /// Version and kind of the controller by which it asks for pools of its own, if it does.
     pub(crate) asks_by: Option<(String, String)>,
 }
@@ -38,6 +40,7 @@ impl PodFacts {
         Self {
             uids: meta.uid.clone().into_iter().chain(hash).collect(),
             asks_by: crate::apps::asks_by(pod),
+            on_host: pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default(),
             life: Life { ended: matches!(phase, Some("Succeeded" | "Failed")), deadline: deleted_at(meta), runs },
         }
     }
@@ -45,7 +48,11 @@ impl PodFacts {
     /// What a holder that names this pod by name and UID is to make of it.
     pub(crate) fn seen_by(&self, uid: &str) -> Pod {
         let meant = uid.is_empty() || self.uids.iter().any(|own| own == uid);
-        if meant { Pod::There(self.life.clone()) } else { Pod::Replaced }
+        match (meant, self.on_host) {
+            (true, _) => Pod::There(self.life.clone()),
+            (false, true) => Pod::OnHost,
+            (false, false) => Pod::Replaced,
+        }
     }
 }
 
@@ -144,6 +151,9 @@ mod tests {
         assert!(matches!(facts.seen_by("h"), Pod::There(_)));
         assert!(matches!(facts.seen_by(""), Pod::There(_)));
         assert_eq!(facts.seen_by("u2"), Pod::Replaced);
+        let facts = pod(json!({"metadata": {"uid": "u1"}, "spec": {"containers": [], "hostNetwork": true}}));
+        assert!(matches!(facts.seen_by("u1"), Pod::There(_)));
+        assert_eq!(facts.seen_by("u2"), Pod::OnHost);
     }
 
     #[test]

@@ -56,9 +56,18 @@ impl Index {
         self.of(&Tag::Claim(namespace.to_owned(), name.to_owned()))
     }
 
+    /// The blocks that speak of pods of a namespace.
+    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &BlockKey> {
+        self.of_pods(namespace, String::new())
+    }
+
     /// The blocks that speak of pods which a StatefulSet of this name would have.
     pub(super) fn of_stateful(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
-        let prefix = format!("{name}-");
+        self.of_pods(namespace, format!("{name}-"))
+    }
+
+    /// The blocks that speak of pods of a namespace whose names begin like this.
+    fn of_pods(&self, namespace: &str, prefix: String) -> impl Iterator<Item = &BlockKey> + use<'_> {
         let first = Tag::Pod(namespace.to_owned(), prefix.clone());
         let namespace = namespace.to_owned();
         let own = self.blocks.range(first..).take_while(

@@ -50,6 +50,7 @@ pub(crate) struct Reclaim {
     blocks: Touched,
     pods: Changes,
     nodes: Changes,
+    namespaces: Changes,
     sets: Changes,
     claims: Changes,
 }
@@ -65,6 +66,7 @@ impl Reclaim {
             blocks: world.touched(),
             pods: mirrors.pods.changes(),
             nodes: mirrors.nodes.changes(),
+            namespaces: mirrors.namespaces.changes(),
             sets: mirrors.sets.changes(),
             claims: mirrors.claims.changes(),
             index: Index::default(),
@@ -119,6 +121,9 @@ impl Reclaim {
         for key in self.nodes.take() {
             self.leases_changed = true;
             keys.extend(index.of_node(&key.name).cloned());
+        }
+        for key in self.namespaces.take() {
+            keys.extend(index.of_namespace(&key.name).cloned());
         }
         for key in self.claims.take() {
             keys.extend(index.of_claim(&key.namespace, &key.name).cloned());

@@ -22,6 +22,8 @@ pub enum Pod {
     Absent,
     /// There is another of that name: its UID differs.
     Replaced,
+    /// There is another of that name, which is on its node's own network and will not ask for an address.
+    OnHost,
     /// It is there.
     There(Life),
 }
@@ -118,7 +120,9 @@ pub fn judge(slot: &Slot, facts: &Facts, now: Time) -> Verdict {
 const fn away(facts: &Facts) -> Verdict {
     match (facts.keeper, &facts.pod) {
         (Keeper::NoClaim, _) => Verdict::Free(Class::ClaimGone),
-        (Keeper::NotWanted, Pod::Absent) => Verdict::Free(Class::NotComingBack),
+        (Keeper::NotWanted, Pod::Absent) | (Keeper::NotWanted | Keeper::Wanted, Pod::OnHost) => {
+            Verdict::Free(Class::NotComingBack)
+        }
         (Keeper::NotWanted, _) => Verdict::Keep("there is a pod of that name"),
         (Keeper::Wanted, _) => Verdict::Keep("its pod will come back"),
         (Keeper::Unknown, _) => Verdict::Keep("it is kept for as long as its pool or claim says"),
@@ -139,7 +143,7 @@ fn in_use(holder: &Holder, facts: &Facts, now: Time) -> Verdict {
     let on_a_ready_node = match &facts.pod {
         Pod::Unknown => return Verdict::Keep("its pod is not known yet"),
         Pod::Absent => Class::PodGone,
-        Pod::Replaced => Class::PodReplaced,
+        Pod::Replaced | Pod::OnHost => Class::PodReplaced,
         Pod::There(life) if life.ended => Class::PodEnded,
         Pod::There(Life { deadline: None, .. }) => return Verdict::Keep("its pod is there"),
         Pod::There(Life { deadline: Some(deadline), .. }) if *deadline > now => {

@@ -96,6 +96,9 @@ fn what_is_kept_for_a_pod_stays_until_it_is_known_not_to_come_back() {
         assert!(matches!(with(Keeper::NotWanted, pod), Verdict::Keep(_)));
     }
     assert_eq!(with(Keeper::NotWanted, Pod::Absent), Verdict::Free(Class::NotComingBack));
+    // The set has moved its pods to the host's network.
+    assert_eq!(with(Keeper::Wanted, Pod::OnHost), Verdict::Free(Class::NotComingBack));
+    assert!(matches!(with(Keeper::Unknown, Pod::OnHost), Verdict::Keep(_)), "a claim knows nothing of pods");
 }
 
 #[test]
