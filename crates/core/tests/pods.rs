@@ -49,6 +49,8 @@ fn the_subnet_that_counts_is_the_pools_own() {
         name: "lan".into(),
         network: "default".into(),
         cidr: cidr("172.20.1.0/24"),
+        available: None,
+        object: berth_core::model::SUBNET_OBJECT,
         gateway: Gateway::Auto,
         routes: Vec::new(),
         dns: berth_core::net::Dns::default(),
@@ -73,7 +75,7 @@ fn the_subnet_that_counts_is_the_pools_own() {
 
 #[test]
 fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
-    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy { keep: None }), ..pool };
+    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool };
     let mut ipam = ipam([sticky(near("rack1", &["172.20.1.0/24"])), sticky(near("rack2", &["172.20.2.0/24"]))]);
     let mut run = |id: &str, node: &str| {
         let got = ipam.allocate(&on_node(pod(id, "ns", "db-0", id), Group::default(), &[node]), NOW, &mut Entropy(7));
@@ -89,7 +91,7 @@ fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
 
 #[test]
 fn a_name_that_never_comes_back_keeps_nothing() {
-    let fixed = Pool { sticky: Some(StickyPolicy { keep: None }), ..pool("p", &["10.0.0.0/29"]) };
+    let fixed = Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool("p", &["10.0.0.0/29"]) };
     let mut ipam = ipam([fixed]);
     let fleeting = |holder: Holder| {
         let mut wanted = request(holder, vec![Group::default()]);
