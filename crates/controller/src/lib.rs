@@ -10,6 +10,7 @@
 //! | [`claims`] | claims are bound when they are made |
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
+//! | [`spiderpool`] | the same of Spiderpool's kinds, their labels, and an endpoint for each pod |
 //! | [`leader`] | which of several replicas writes |
 //! | [`events`], [`metrics`] | what people and Prometheus are told |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
@@ -27,6 +28,7 @@ mod leader;
 mod metrics;
 mod reclaim;
 mod run;
+mod spiderpool;
 mod status;
 mod uninstall;
 mod world;
