@@ -137,3 +137,24 @@ fn all_interfaces_or_none() {
     assert_eq!(again.iter().flat_map(given).collect::<Vec<_>>(), ["10.0.0.2", "10.0.1.7"]);
     assert_sound(&ipam);
 }
+
+#[test]
+fn a_pool_for_sets_keeps_nothing_for_others_nor_for_a_set_that_went_elsewhere() {
+    let sticky = Some(StickyPolicy { keep: None, sets_only: true });
+    let named = |name: &str, range: &str| Pool { sticky, ..pool(name, &[range]) };
+    let mut ipam = ipam([named("a", "10.0.0.8/29"), named("b", "10.0.1.8/29")]);
+    let mut run = |id: &str, name: &str, pool: &str, of_set: bool| {
+        let mut wanted = request(pod(id, "ns", name, id), vec![from(&[pool])]);
+        wanted.subject.of_set = of_set;
+        let got = given(&ipam.allocate(&wanted, NOW, &mut Entropy(7)).unwrap()).remove(0);
+        ipam.release(container(id).attachment(), NOW);
+        ipam.commit();
+        (got, ipam.slots().filter(|(_, _, view)| view.identity().is_some()).count())
+    };
+    assert_eq!(run("a", "bare", "a", false).1, 0, "a name that comes back is not enough");
+    let (first, kept) = run("b", "db-0", "a", true);
+    assert_eq!(kept, 1);
+    assert_eq!(run("c", "db-0", "a", true).0, first);
+    assert_eq!(run("d", "db-0", "b", true).1, 1, "what it had elsewhere is not kept any longer");
+    assert_sound(&ipam);
+}

@@ -40,7 +40,8 @@ impl Objects {
         let mut mirrors: BTreeMap<_, _> = native.map(|kind| (kind.kind, mirror(cluster, kind, &changed))).collect();
         mirrors.values().try_for_each(Mirror::wait_for_sync)?;
         let installed = match cluster.wait(installed(cluster.client().clone())) {
-            Err(error) if error.status() == Some(404) => Vec::new(),
+            // Not there, or not to be seen, which must not stop everything else.
+            Err(error) if matches!(error.status(), Some(403 | 404)) => Vec::new(),
             installed => installed?,
         };
         for kind in installed {

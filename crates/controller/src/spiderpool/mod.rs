@@ -92,6 +92,7 @@ impl Spider {
         let now = berth_server::now();
         let wanted = self.world.engine.read(|ipam| wanted(ipam, now));
         let mut all = true;
+        self.told.retain(|uid, _| mirrors.has(uid));
         for (kind, mirror) in [(POOL, &mirrors.pools), (SUBNET, &mirrors.subnets)] {
             for (key, record) in mirror.snapshot().0 {
                 // One that is in nobody's configuration has nothing.

@@ -164,7 +164,10 @@ impl Ipam {
             let reason = "the request asks for no address".to_owned();
             return Err(Error::Invalid { field: "count".to_owned(), reason });
         }
-        self.give_up(&kept, now);
+        // What a claim keeps is the claim's to give up.
+        if request.holder.sticky.is_none() {
+            self.give_up(&kept, now);
+        }
         Ok(given)
     }
 
