@@ -18,6 +18,7 @@ const FILES: &[(&str, &[&str])] = &[
     ("deploy/kubernetes/crds/ipclaims.yaml", &["crds", "ipclaims"]),
     ("deploy/kubernetes/crds/ipendpoints.yaml", &["crds", "ipendpoints"]),
     ("deploy/kubernetes/crds/ipblocks.yaml", &["crds", "ipblocks"]),
+    ("deploy/kubernetes/spiderpool/crds.yaml", &["crds", "spiderpool"]),
 ];
 
 /// What the Helm chart has from the manifests that are applied without it: a chart reads only what is inside it.

@@ -6,9 +6,10 @@
 
 use berth_core::addr::RangeSet;
 use berth_core::error::Error;
-use berth_core::ipam::{Breach, Fault, Ipam, in_use, subnet_faults};
-use berth_core::model::{Pool, Subnet};
+use berth_core::ipam::{Breach, Config, Fault, Ipam, in_use, subnet_faults};
+use berth_core::model::{POOL_OBJECT, Pool, Subnet};
 use berth_dialects::native::Claim;
+use berth_dialects::spiderpool;
 use berth_dialects::{Lowered, Object, lower};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -133,12 +134,23 @@ fn made(new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(),
     let config = view.ipam.config();
     match lower(new)? {
         Lowered::Pool(pool) => {
+            // A pool of another system may be made first and get its addresses later.
+            if pool.ranges.is_empty() && pool.object != POOL_OBJECT {
+                return Ok(());
+            }
+            let pool = within_subnet(pool, config);
             unless(&[], config.pool_faults(&pool), warnings)?;
+            let other = config.pools.get(&pool.name).filter(|other| other.object != pool.object);
+            fault(other.map(|other| name_taken(&pool.title(), &other.title())))?;
+            fault(spiderpool::askew(&pool, config))?;
             fault(config.pool_overlap(&pool, &addresses(&pool)))
         }
         Lowered::Subnet(subnet) => {
             unless(&[], subnet_faults(&subnet), warnings)?;
-            fault(config.subnet_overlap(&subnet))
+            let other = config.subnets.get(&subnet.name).filter(|other| other.object != subnet.object);
+            fault(other.map(|other| name_taken(&subnet.title(), &other.title())))?;
+            fault(config.subnet_overlap(&subnet))?;
+            has_its_pools(&subnet, config)
         }
         Lowered::Reservation(_) => Ok(()),
         Lowered::Claim(claim) => unclaimed(&claim, &[], view),
@@ -146,6 +158,7 @@ fn made(new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(),
 }
 
 fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(), Error> {
+    spiderpool::keeps_identity(old, new)?;
     let before = lower(old);
     let after = match lower(new) {
         Ok(after) => after,
@@ -157,6 +170,12 @@ fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<Strin
     let config = view.ipam.config();
     match (before, after) {
         (Lowered::Pool(old), Lowered::Pool(new)) => {
+            let (old, new) = (within_subnet(old, config), within_subnet(new, config));
+            if new.ranges.is_empty() && new.object != POOL_OBJECT {
+                let mut next = config.clone();
+                next.pools.remove(&old.name);
+                return view.ipam.keeps(&old, old.subnet.as_ref().and_then(|name| config.subnets.get(name)), &next);
+            }
             unless(&config.pool_faults(&old), config.pool_faults(&new), warnings)?;
             let gained =
                 if old.network == new.network { addresses(&new).difference(&addresses(&old)) } else { addresses(&new) };
@@ -169,6 +188,9 @@ fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<Strin
             unless(&subnet_faults(&old), subnet_faults(&new), warnings)?;
             if (&old.network, old.cidr) != (&new.network, new.cidr) {
                 fault(config.subnet_overlap(&new))?;
+            }
+            if old.available != new.available {
+                has_its_pools(&new, config)?;
             }
             let mut next = config.clone();
             next.subnets.insert(new.name.clone(), new);
@@ -215,7 +237,36 @@ fn addresses(pool: &Pool) -> RangeSet {
 }
 
 fn fault(fault: Option<Fault>) -> Result<(), Error> {
-    fault.map_or(Ok(()), |fault| Err(fault.into()))
+    fault.map_or(Ok(()), |fault| Err(spiderpool::translate(fault).into()))
+}
+
+/// A pool that names no subnet is of the one around it.
+fn within_subnet(mut pool: Pool, config: &Config) -> Pool {
+    let around = || config.subnet_around(&pool).map(|subnet| subnet.name.clone());
+    pool.subnet = pool.subnet.clone().or_else(around);
+    pool
+}
+
+/// Requests name a pool or a subnet, whatever its kind, so kinds share one space of names.
+fn name_taken(object: &str, other: &str) -> Fault {
+    let reason = format!("{other} has that name; choose another");
+    Fault { breach: Breach::Field, object: object.to_owned(), field: "metadata.name".to_owned(), reason }
+}
+
+/// Whether a subnet that says which addresses pools may have leaves those to them that they have.
+fn has_its_pools(subnet: &Subnet, config: &Config) -> Result<(), Error> {
+    let mut next = config.clone();
+    next.subnets.insert(subnet.name.clone(), subnet.clone());
+    let own = |pool: &&Pool| subnet.available.is_some() && pool.object != POOL_OBJECT;
+    for pool in config.pools.values().filter(own).map(|pool| within_subnet(pool.clone(), &next)) {
+        let of_subnet = |fault: &Fault| pool.subnet.as_ref() == Some(&subnet.name) && fault.field == "spec.ranges";
+        if let Some(lost) = next.pool_faults(&pool).into_iter().find(of_subnet) {
+            let reason = format!("{} has addresses that would not be in it: {}", pool.title(), lost.reason);
+            let object = subnet.title();
+            return fault(Some(Fault { breach: Breach::Field, object, field: "spec.ips".to_owned(), reason }));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses for the first fault that was not there before.
@@ -229,7 +280,7 @@ fn unless(before: &[Fault], now: Vec<Fault>, warnings: &mut Vec<String>) -> Resu
             warnings.push(format!("{}; until then the pool gives out nothing", Error::from(fault)));
             continue;
         }
-        return Err(fault.into());
+        return Err(spiderpool::translate(fault).into());
     }
     Ok(())
 }
@@ -248,12 +299,13 @@ fn unclaimed(claim: &Claim, before: &[std::net::IpAddr], view: &View<'_>) -> Res
 
 /// The ranges of a pool that is made for an application follow its replicas, and are the controller's to change.
 fn reserved_for_controller(old: &Object, new: &Object, user: &User, options: &Options) -> Result<(), Error> {
-    let application = old.spec.get("application").filter(|application| !application.is_null());
+    let written = old.spec.get("application").is_some_and(|application| !application.is_null());
+    let made_for = written || matches!(lower(old), Ok(Lowered::Pool(pool)) if pool.application.is_some());
     let same = |field: &str| old.spec.get(field) == new.spec.get(field);
-    if application.is_none() || options.controller.as_ref().is_none_or(|controller| *controller == user.username) {
+    if !made_for || options.controller.as_ref().is_none_or(|controller| *controller == user.username) {
         return Ok(());
     }
-    for field in ["ranges", "application"] {
+    for field in ["ranges", "application", "ips", "podAffinity"] {
         if !same(field) {
             let reason = "the pool is sized by Berth for its application; change the application, or delete the pool";
             let field = format!("{}, spec.{field}", old.title());

@@ -12,6 +12,7 @@ use berth_core::block::BlockKey;
 use berth_core::error::Error;
 use berth_core::holder::Holder;
 use berth_core::ipam::{Given, Outcome};
+use berth_core::model::StickyPolicy;
 use berth_dialects::native::claim_status;
 use berth_dialects::native::endpoint::{EndpointAddress, EndpointInterface, EndpointOwner, EndpointSpec};
 use berth_dialects::native::pod::{Interface, Pod, Routes};
@@ -141,8 +142,8 @@ impl Agent {
         let wanted = self.engine.read(|ipam| {
             let given = outcomes.iter().flat_map(|outcome| &outcome.given);
             let pools = given.filter_map(|given| ipam.pool(&given.pool));
-            let stays = pod.has_stable_name();
-            pools.into_iter().any(|pool| pool.endpoint_objects || (stays && pool.sticky.is_some()))
+            let keeps = |sticky: StickyPolicy| sticky.is_for(!pod.has_stable_name(), pod.is_of_set());
+            pools.into_iter().any(|pool| pool.endpoint_objects || pool.sticky.is_some_and(keeps))
         });
         if wanted && !pod.name.is_empty() {
             before_waiting();

@@ -83,6 +83,12 @@ const CLAIM: &[Column] = &[
     wide("KEEP", "/spec/keep", Show::Plain),
 ];
 
+const SPIDER_POOL: &[Column] = &[
+    column("VERSION", "/spec/ipVersion", Show::Plain),
+    column("SUBNET", "/spec/subnet", Show::Plain),
+    column("IPS", "/spec/ips", Show::Plain),
+];
+
 const NET_POOL: &[Column] = &[
     column("NET", "/spec/net", Show::Plain),
     column("MASK", "/spec/mask", Show::Plain),
@@ -115,6 +121,7 @@ fn columns_of(kind: &str) -> &'static [Column] {
         "IPReservation" => RESERVATION,
         "IPClaim" => CLAIM,
         "BCSNetPool" => NET_POOL,
+        "SpiderIPPool" | "SpiderSubnet" => SPIDER_POOL,
         "BCSNetIP" => NET_IP,
         _ => &[],
     }

@@ -1,5 +1,6 @@
 //! Events on the objects concerned: what people see with `kubectl describe`.
 
+use berth_dialects::kinds;
 use berth_kube::Cluster;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -94,10 +95,10 @@ impl Events {
     }
 }
 
-/// A reference to an object of Berth's own kinds.
+/// A reference to an object that Berth knows the kind of.
 pub(crate) fn object(kind: &str, namespace: Option<&str>, name: &str, uid: Option<&str>) -> ObjectReference {
     ObjectReference {
-        api_version: Some("berth.io/v1alpha1".to_owned()),
+        api_version: kinds::find(kind).map(|info| info.api_version().to_owned()),
         kind: Some(kind.to_owned()),
         name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),

@@ -28,39 +28,39 @@ pub(crate) struct Guard {
     world: Arc<World>,
     events: Events,
     told: HashMap<String, Instant>,
-    seen: (u64, u64),
+    seen: Vec<u64>,
     waiting: bool,
 }
 
 impl Guard {
     pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
-        Self { world, events, told: HashMap::new(), seen: (0, 0), waiting: true }
+        Self { world, events, told: HashMap::new(), seen: Vec::new(), waiting: true }
     }
 
     /// One round; how long the next may wait if nothing happens.
     pub(crate) fn round(&mut self, seat: &Seat) -> Duration {
-        let mirrors = &self.world.mirrors;
-        let versions = (mirrors.pools.version(), mirrors.subnets.version());
+        let world = self.world.clone();
+        let guarded = world.guarded();
+        let versions: Vec<u64> = guarded.iter().map(|(_, _, mirror)| mirror.version()).collect();
         if !seat.leads() || (versions == self.seen && !self.waiting) {
             return PACE;
         }
         self.seen = versions;
         self.world.refresh();
-        let world = self.world.clone();
         self.waiting = false;
-        for (kind, mirror) in [("IPPool", &world.mirrors.pools), ("IPSubnet", &world.mirrors.subnets)] {
-            self.look(kind, mirror);
+        for (kind, finalizer, mirror) in guarded {
+            self.look(kind, finalizer, mirror);
         }
         PACE
     }
 
-    fn look(&mut self, kind: &'static str, mirror: &Mirror<Record>) {
+    fn look(&mut self, kind: &'static str, finalizer: &'static str, mirror: &Mirror<Record>) {
         for (key, record) in mirror.snapshot().0 {
-            let guarded = record.finalizers.iter().any(|own| own == FINALIZER);
+            let guarded = record.finalizers.iter().any(|own| own == finalizer);
             let outcome = match (record.going, guarded) {
-                (false, false) => self.set(kind, &key.name, &record, true),
+                (false, false) => self.set((kind, finalizer), &key.name, &record, true),
                 (true, true) => match self.world.engine.read(|ipam| users(ipam, kind, &key.name)) {
-                    None => self.set(kind, &key.name, &record, false),
+                    None => self.set((kind, finalizer), &key.name, &record, false),
                     Some(users) => {
                         self.waiting = true;
                         self.remind(kind, &key.name, &record, users);
@@ -77,11 +77,11 @@ impl Guard {
     }
 
     /// Puts the finalizer on or takes it off, if the object is what it was.
-    fn set(&self, kind: &str, name: &str, record: &Record, on: bool) -> Result<(), CallError> {
+    fn set(&self, (kind, finalizer): (&str, &str), name: &str, record: &Record, on: bool) -> Result<(), CallError> {
         let mut finalizers: Vec<&str> =
-            record.finalizers.iter().map(String::as_str).filter(|own| *own != FINALIZER).collect();
+            record.finalizers.iter().map(String::as_str).filter(|own| *own != finalizer).collect();
         if on {
-            finalizers.push(FINALIZER);
+            finalizers.push(finalizer);
         }
         let api: Api<DynamicObject> = Api::all_with(self.world.cluster.client().clone(), &resource_of(kind));
         let patch = json!({"metadata": {"resourceVersion": record.version, "finalizers": finalizers}});
@@ -110,10 +110,10 @@ impl Guard {
 /// Who uses an object, in words; `None` if nobody does.
 fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
     let config = ipam.config();
-    if kind == "IPSubnet" {
+    if kind.ends_with("Subnet") {
         let own = config.pools.values().filter(|pool| pool.subnet.as_deref() == Some(name));
         let pools: Vec<&str> = own.map(|pool| pool.name.as_str()).take(5).collect();
-        return (!pools.is_empty()).then(|| format!("IPPools are cut from it: {}", pools.join(", ")));
+        return (!pools.is_empty()).then(|| format!("pools are cut from it: {}", pools.join(", ")));
     }
     let pool = config.pools.get(name)?;
     let mut without: Config = config.clone();

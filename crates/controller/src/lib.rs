@@ -11,6 +11,7 @@
 //! | [`endpoints`] | records of what pods have are as the blocks say |
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
+//! | [`spiderpool`] | the same of Spiderpool's kinds, their labels, and an endpoint for each pod |
 //! | [`leader`] | which of several replicas writes |
 //! | [`condition`], [`events`], [`metrics`] | what people and Prometheus are told |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
@@ -30,6 +31,7 @@ mod leader;
 mod metrics;
 mod reclaim;
 mod run;
+mod spiderpool;
 mod status;
 mod uninstall;
 mod world;

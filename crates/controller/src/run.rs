@@ -9,6 +9,7 @@ use crate::guard::Guard;
 use crate::leader::{self, Seat};
 use crate::metrics::Metrics;
 use crate::reclaim::Reclaim;
+use crate::spiderpool::Spider;
 use crate::status::Status;
 use crate::world::World;
 use anyhow::Context;
@@ -86,11 +87,13 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     let mut claims = Claims::new(world.clone(), events.clone());
     let mut endpoints = Mender::new(world.clone(), options.audit);
     let mut apps = Apps::new(world.clone(), events.clone());
+    let mut spider = Spider::new(world.clone());
     let mut guard = Guard::new(world.clone(), events);
     let workers = [
         work("reclaim", &world, &seat, stop, move |seat| reclaim.round(seat))?,
         work("status", &world, &seat, stop, move |seat| status.round(seat))?,
         work("apps", &world, &seat, stop, move |seat| apps.round(seat))?,
+        work("spiderpool", &world, &seat, stop, move |seat| spider.round(seat))?,
         work("claims", &world, &seat, stop, move |seat| claims.round(seat))?,
         work("endpoints", &world, &seat, stop, move |seat| endpoints.round(seat))?,
         work("guard", &world, &seat, stop, move |seat| {

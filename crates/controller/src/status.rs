@@ -7,6 +7,7 @@ use crate::leader::Seat;
 use crate::metrics::Metrics;
 use crate::world::World;
 use berth_core::ipam::{Ipam, Usage};
+use berth_core::model::{POOL_OBJECT, SUBNET_OBJECT};
 use berth_core::time::Time;
 use berth_dialects::native::{pool_status, subnet_status};
 use berth_dialects::verdicts::{ACCEPTED, Refusal, condition};
@@ -92,7 +93,8 @@ impl Status {
         self.count(&dirty, now);
         if self.led {
             let wanted: Vec<Wanted> = self.world.engine.read(|ipam| wanted(ipam, &dirty, now));
-            wanted.into_iter().for_each(|one| self.bring_up_to_date(one));
+            let nameless = self.left_out(&wanted, &dirty);
+            wanted.into_iter().chain(nameless).for_each(|one| self.bring_up_to_date(one));
         }
         PACE
     }
@@ -137,6 +139,21 @@ impl Status {
                 }
             }
         });
+    }
+
+    /// Objects that are in nobody's configuration, e.g. because their name is taken by one of another kind: they are to say
+    /// so all the same.
+    fn left_out(&self, wanted: &[Wanted], dirty: &Dirty) -> Vec<Wanted> {
+        let is_new = |kind: &str, name: &str| !wanted.iter().any(|one| one.kind == kind && one.name == name);
+        let refused = self.accepted.iter().filter(|(_, condition)| condition["status"] == "False");
+        let own = refused.filter_map(|((kind, name), _)| match kind.as_str() {
+            POOL_OBJECT if dirty.has_pool(name) => Some((POOL_OBJECT, name, json!({ "phase": "NotAccepted" }))),
+            SUBNET_OBJECT if dirty.has_subnet(name) => Some((SUBNET_OBJECT, name, json!({}))),
+            _ => None,
+        });
+        own.filter(|(kind, name, _)| is_new(kind, name))
+            .map(|(kind, name, status)| Wanted { kind, name: name.clone(), status })
+            .collect()
     }
 
     fn bring_up_to_date(&mut self, wanted: Wanted) {
@@ -202,11 +219,13 @@ struct Wanted {
 }
 
 fn wanted(ipam: &Ipam, dirty: &Dirty, now: Time) -> Vec<Wanted> {
-    let pools = ipam.pools().filter(|pool| dirty.has_pool(&pool.name)).filter_map(|pool| {
+    let own = ipam.pools().filter(|pool| pool.object == POOL_OBJECT && dirty.has_pool(&pool.name));
+    let pools = own.filter_map(|pool| {
         let usage: Usage = ipam.pool_usage(&pool.name, now)?;
         Some(Wanted { kind: "IPPool", name: pool.name.clone(), status: pool_status(pool, &usage) })
     });
-    let subnets = ipam.config().subnets.keys().filter(|name| dirty.has_subnet(name)).filter_map(|name| {
+    let own = ipam.config().subnets.values().filter(|subnet| subnet.object == SUBNET_OBJECT).map(|subnet| &subnet.name);
+    let subnets = own.filter(|name| dirty.has_subnet(name)).filter_map(|name| {
         let usage = ipam.subnet_usage(name, now)?;
         Some(Wanted { kind: "IPSubnet", name: name.clone(), status: subnet_status(&usage) })
     });

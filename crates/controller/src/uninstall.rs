@@ -2,6 +2,7 @@
 
 use crate::guard::FINALIZER;
 use anyhow::Context;
+use berth_dialects::spiderpool;
 use berth_kube::objects::resource_of;
 use berth_kube::{Cluster, Connect};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -15,7 +16,8 @@ use serde_json::json;
 pub fn remove_finalizers(to: &Connect) -> anyhow::Result<usize> {
     let cluster = Cluster::connect(to)?;
     let mut changed = 0;
-    for kind in ["IPPool", "IPSubnet"] {
+    let spider = [spiderpool::POOL, spiderpool::SUBNET].map(|kind| (kind, spiderpool::FINALIZER));
+    for (kind, finalizer) in [("IPPool", FINALIZER), ("IPSubnet", FINALIZER)].into_iter().chain(spider) {
         let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource_of(kind));
         let listed = match cluster.wait(api.list_metadata(&ListParams::default())) {
             // Without definitions there are no objects.
@@ -25,7 +27,7 @@ pub fn remove_finalizers(to: &Connect) -> anyhow::Result<usize> {
         for object in listed.items {
             let (name, all) =
                 (object.metadata.name.unwrap_or_default(), object.metadata.finalizers.unwrap_or_default());
-            let others: Vec<&String> = all.iter().filter(|own| *own != FINALIZER).collect();
+            let others: Vec<&String> = all.iter().filter(|own| *own != finalizer).collect();
             if others.len() == all.len() {
                 continue;
             }

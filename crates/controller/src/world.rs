@@ -1,16 +1,17 @@
 //! Everything the controller knows: blocks in an engine, configured objects and the rest in mirrors.
 
-use crate::facts::Mirrors;
+use crate::facts::{Mirrors, Record, SpiderMirrors};
+use crate::guard::FINALIZER;
 use berth_core::block::BlockKey;
 use berth_dialects::native::Claim;
-use berth_dialects::{Lowered, Object, lower};
+use berth_dialects::{Lowered, Object, lower, spiderpool};
 use berth_engine::Engine;
 use berth_kube::endpoints::Endpoints;
 use berth_kube::objects::Objects;
 use berth_kube::store::Touched;
-use berth_kube::watch::Bell;
+use berth_kube::watch::{Bell, Mirror};
 use berth_kube::{Cluster, KubeStore};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The name under which the controller writes blocks.
@@ -23,6 +24,7 @@ pub(crate) struct World {
     pub(crate) objects: Objects,
     pub(crate) mirrors: Mirrors,
     pub(crate) endpoints: Endpoints,
+    spider: OnceLock<SpiderMirrors>,
     /// Rings when anything changes.
     pub(crate) bell: Bell,
     configured: Mutex<Configured>,
@@ -47,7 +49,26 @@ impl World {
         let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
         let endpoints = Endpoints::new(cluster);
         let configured = Mutex::new(Configured { version, claims: claims(&objects) });
-        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, bell, configured })
+        let spider = OnceLock::new();
+        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, spider, bell, configured })
+    }
+
+    /// What there is of Spiderpool's kinds, from the moment that they are installed.
+    pub(crate) fn spider(&self) -> Option<&SpiderMirrors> {
+        let installed = self.objects.has(spiderpool::POOL);
+        installed.then(|| self.spider.get_or_init(|| SpiderMirrors::new(&self.cluster, &self.bell)))
+    }
+
+    /// Pools and subnets without their specs: kind, what keeps them while they are in use, and the copies.
+    pub(crate) fn guarded(&self) -> Vec<(&'static str, &'static str, &Mirror<Record>)> {
+        let own = [("IPPool", FINALIZER, &self.mirrors.pools), ("IPSubnet", FINALIZER, &self.mirrors.subnets)];
+        let spider = self.spider().into_iter().flat_map(|own| {
+            [
+                (spiderpool::POOL, spiderpool::FINALIZER, &own.pools),
+                (spiderpool::SUBNET, spiderpool::FINALIZER, &own.subnets),
+            ]
+        });
+        own.into_iter().chain(spider).collect()
     }
 
     /// Collects the blocks that change from now on.

@@ -54,6 +54,8 @@ pub enum Gateway {
     None,
     /// This one.
     At(IpAddr),
+    /// The subnet object's; there is none without a subnet object.
+    OfSubnet,
 }
 
 /// Addresses that most networks do not give to anyone.
@@ -109,13 +111,30 @@ impl Quota {
 pub struct StickyPolicy {
     /// For how long after it is gone; `None` is for ever.
     pub keep: Option<Duration>,
+    /// Only for pods of StatefulSets, not for every pod whose name comes back.
+    pub sets_only: bool,
 }
+
+impl StickyPolicy {
+    /// Whether it is for a pod: one that comes back (not `fleeting`), of a StatefulSet or not.
+    #[must_use]
+    pub const fn is_for(self, fleeting: bool, of_set: bool) -> bool {
+        !fleeting && (of_set || !self.sets_only)
+    }
+}
+
+/// The object that a pool is made from unless a dialect says otherwise.
+pub const POOL_OBJECT: &str = "IPPool";
+/// The object that a subnet is made from unless a dialect says otherwise.
+pub const SUBNET_OBJECT: &str = "IPSubnet";
 
 /// A set of ranges of one family in one network, with who may use it and how addresses are picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Its name.
     pub name: String,
+    /// The kind of object it was made from, for messages.
+    pub object: &'static str,
     /// The network its addresses are unique in.
     pub network: Arc<str>,
     /// The family of all its ranges.
@@ -138,6 +157,10 @@ pub struct Pool {
     pub edges: Edges,
     /// Routes for its addresses; empty inherits the subnet's.
     pub routes: Vec<Route>,
+    /// Whether it inherits routes at all.
+    pub inherits_routes: bool,
+    /// Whether the default route by its gateway comes along with its addresses, without being among the routes.
+    pub default_route: bool,
     /// Resolver settings for its addresses; empty inherits the subnet's.
     pub dns: Dns,
     /// In which order it picks.
@@ -148,6 +171,8 @@ pub struct Pool {
     pub reuse_cooling: bool,
     /// Whether requests that name no pool may use it.
     pub default: bool,
+    /// Whether requests that name no pool do without it also where no pool is a default.
+    pub named_only: bool,
     /// Gives out nothing new.
     pub disabled: bool,
     /// Why it is not accepted, if so: it gives out nothing new, and what is in use stays.
@@ -175,6 +200,7 @@ impl Pool {
         let family = ranges.first().map_or(Family::V4, |r| r.family());
         Self {
             name: name.into(),
+            object: POOL_OBJECT,
             network: DEFAULT_NETWORK.into(),
             family,
             unit_len: family.bits(),
@@ -186,11 +212,14 @@ impl Pool {
             gateway: Gateway::Auto,
             edges: Edges::default(),
             routes: Vec::new(),
+            inherits_routes: true,
+            default_route: false,
             dns: Dns::default(),
             pick: Pick::default(),
             cool_down: Duration::ZERO,
             reuse_cooling: false,
             default: false,
+            named_only: false,
             disabled: false,
             refused: None,
             audience: Audience::default(),
@@ -201,6 +230,12 @@ impl Pool {
             application: None,
             detect: None,
         }
+    }
+
+    /// `IPPool "blue"`: how messages call it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} {:?}", self.object, self.name)
     }
 
     /// The plane its blocks lie in.
@@ -249,6 +284,7 @@ impl Pool {
         match self.gateway {
             Gateway::At(gateway) => Some(gateway),
             Gateway::None => None,
+            Gateway::OfSubnet => subnet.and_then(Subnet::router),
             Gateway::Auto if !self.gives_addresses() => None,
             Gateway::Auto => match subnet {
                 Some(subnet) => subnet.router(),
@@ -305,10 +341,14 @@ pub(crate) fn rests(since: Time, cool_down: Duration, now: Time) -> bool {
 pub struct Subnet {
     /// Its name.
     pub name: String,
+    /// The kind of object it was made from, for messages.
+    pub object: &'static str,
     /// The network it is in.
     pub network: Arc<str>,
     /// Its addresses.
     pub cidr: Cidr,
+    /// Those of them that pools may have; all if absent.
+    pub available: Option<RangeSet>,
     /// Its router.
     pub gateway: Gateway,
     /// Routes that its pools inherit.
@@ -318,12 +358,18 @@ pub struct Subnet {
 }
 
 impl Subnet {
+    /// `IPSubnet "office"`: how messages call it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} {:?}", self.object, self.name)
+    }
+
     /// The router: the one given, or the first host address.
     #[must_use]
     pub const fn router(&self) -> Option<IpAddr> {
         match self.gateway {
             Gateway::At(gateway) => Some(gateway),
-            Gateway::None => None,
+            Gateway::None | Gateway::OfSubnet => None,
             Gateway::Auto => self.cidr.first_host(),
         }
     }
@@ -362,6 +408,8 @@ pub struct Subject {
     /// Whether the holder's name never comes back, as that of a Deployment's pod. A pool that is sticky by pod is not so
     /// for it: every rollout would leave addresses behind that nobody can come back to.
     pub fleeting: bool,
+    /// Whether the holder is a pod of a StatefulSet.
+    pub of_set: bool,
     /// The controllers that the pod is of; a pool of an application is for the pods of that one.
     pub controllers: Vec<Controller>,
 }

@@ -20,7 +20,16 @@ use std::sync::Arc;
 
 fn subnet(name: &str, text: &str) -> Subnet {
     let (routes, dns) = (Vec::new(), berth_core::net::Dns::default());
-    Subnet { name: name.into(), network: "default".into(), cidr: cidr(text), gateway: Gateway::Auto, routes, dns }
+    Subnet {
+        name: name.into(),
+        network: "default".into(),
+        cidr: cidr(text),
+        available: None,
+        object: "IPSubnet",
+        gateway: Gateway::Auto,
+        routes,
+        dns,
+    }
 }
 
 fn identity(name: &str) -> Identity {

@@ -49,6 +49,8 @@ fn the_subnet_that_counts_is_the_pools_own() {
         name: "lan".into(),
         network: "default".into(),
         cidr: cidr("172.20.1.0/24"),
+        available: None,
+        object: berth_core::model::SUBNET_OBJECT,
         gateway: Gateway::Auto,
         routes: Vec::new(),
         dns: berth_core::net::Dns::default(),
@@ -73,7 +75,7 @@ fn the_subnet_that_counts_is_the_pools_own() {
 
 #[test]
 fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
-    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy { keep: None }), ..pool };
+    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool };
     let mut ipam = ipam([sticky(near("rack1", &["172.20.1.0/24"])), sticky(near("rack2", &["172.20.2.0/24"]))]);
     let mut run = |id: &str, node: &str| {
         let got = ipam.allocate(&on_node(pod(id, "ns", "db-0", id), Group::default(), &[node]), NOW, &mut Entropy(7));
@@ -89,7 +91,7 @@ fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
 
 #[test]
 fn a_name_that_never_comes_back_keeps_nothing() {
-    let fixed = Pool { sticky: Some(StickyPolicy { keep: None }), ..pool("p", &["10.0.0.0/29"]) };
+    let fixed = Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool("p", &["10.0.0.0/29"]) };
     let mut ipam = ipam([fixed]);
     let fleeting = |holder: Holder| {
         let mut wanted = request(holder, vec![Group::default()]);
@@ -133,5 +135,26 @@ fn all_interfaces_or_none() {
     // The ADD of the second interface asks again for both, and the answer is the same.
     let again = ipam.allocate_all(&both("x"), NOW, &mut Entropy(7)).unwrap();
     assert_eq!(again.iter().flat_map(given).collect::<Vec<_>>(), ["10.0.0.2", "10.0.1.7"]);
+    assert_sound(&ipam);
+}
+
+#[test]
+fn a_pool_for_sets_keeps_nothing_for_others_nor_for_a_set_that_went_elsewhere() {
+    let sticky = Some(StickyPolicy { keep: None, sets_only: true });
+    let named = |name: &str, range: &str| Pool { sticky, ..pool(name, &[range]) };
+    let mut ipam = ipam([named("a", "10.0.0.8/29"), named("b", "10.0.1.8/29")]);
+    let mut run = |id: &str, name: &str, pool: &str, of_set: bool| {
+        let mut wanted = request(pod(id, "ns", name, id), vec![from(&[pool])]);
+        wanted.subject.of_set = of_set;
+        let got = given(&ipam.allocate(&wanted, NOW, &mut Entropy(7)).unwrap()).remove(0);
+        ipam.release(container(id).attachment(), NOW);
+        ipam.commit();
+        (got, ipam.slots().filter(|(_, _, view)| view.identity().is_some()).count())
+    };
+    assert_eq!(run("a", "bare", "a", false).1, 0, "a name that comes back is not enough");
+    let (first, kept) = run("b", "db-0", "a", true);
+    assert_eq!(kept, 1);
+    assert_eq!(run("c", "db-0", "a", true).0, first);
+    assert_eq!(run("d", "db-0", "b", true).1, 1, "what it had elsewhere is not kept any longer");
     assert_sound(&ipam);
 }

@@ -5,7 +5,7 @@ use crate::native::Claim;
 use crate::object::Object;
 use berth_core::error::Error;
 use berth_core::ipam::Config;
-use berth_core::model::{Pool, Reservation, Subnet};
+use berth_core::model::{POOL_OBJECT, Pool, Reservation, Subnet};
 use std::collections::BTreeMap;
 
 /// An object in the terms of the core.
@@ -51,12 +51,16 @@ pub fn lower_all<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Result<Co
                     let field = format!("{}, metadata.name", object.title());
                     return Err(Error::Invalid { field, reason });
                 }
-                // A BCSNetPool may be made first and get its addresses later.
-                if !(pool.ranges.is_empty() && object.kind == "BCSNetPool") {
+                // Pools of other systems may be made first and get their addresses later.
+                if !pool.ranges.is_empty() || object.kind == POOL_OBJECT {
                     config.pools.insert(pool.name.clone(), pool);
                 }
             }
             Lowered::Subnet(subnet) => {
+                if let Some(other) = config.subnets.get(&subnet.name).filter(|other| other.object != subnet.object) {
+                    let reason = format!("{} has that name already; choose another", other.title());
+                    return Err(Error::Invalid { field: format!("{}, metadata.name", object.title()), reason });
+                }
                 config.subnets.insert(subnet.name.clone(), subnet);
             }
             Lowered::Reservation(reservation) => {

@@ -3,7 +3,7 @@
 use crate::config::Lowered;
 use crate::field::{FieldError, closest, hint};
 use crate::object::Object;
-use crate::{bcs, native};
+use crate::{bcs, native, spiderpool};
 use std::fmt;
 
 /// Whose API a kind belongs to.
@@ -13,6 +13,8 @@ pub enum Dialect {
     Native,
     /// BCS netservice.
     Bcs,
+    /// Spiderpool.
+    Spiderpool,
 }
 
 /// One kind.
@@ -65,6 +67,19 @@ pub static KINDS: &[KindInfo] = &[
     KindInfo { kind: "BCSNetIP", plural: "bcsnetips", singular: "bcsnetip", short_names: &["netips", "netip"],
         api_versions: bcs::API_VERSIONS, namespaced: false, derived: true, dialect: Dialect::Bcs,
         lower: |_| Err(FieldError::new("kind", "BCSNetIP objects are made from BCSNetPools; apply the BCSNetPool")) },
+    KindInfo { kind: spiderpool::POOL, plural: "spiderippools", singular: "spiderippool", short_names: &["sp"],
+        api_versions: spiderpool::API_VERSIONS, namespaced: false, derived: false, dialect: Dialect::Spiderpool,
+        lower: |object| spiderpool::pool::lower(object).map(Lowered::Pool) },
+    KindInfo { kind: spiderpool::SUBNET, plural: "spidersubnets", singular: "spidersubnet", short_names: &["ss"],
+        api_versions: spiderpool::API_VERSIONS, namespaced: false, derived: false, dialect: Dialect::Spiderpool,
+        lower: |object| spiderpool::subnet::lower(object).map(Lowered::Subnet) },
+    KindInfo { kind: spiderpool::RESERVED, plural: "spiderreservedips", singular: "spiderreservedip",
+        short_names: &["sr"],
+        api_versions: spiderpool::API_VERSIONS, namespaced: false, derived: false, dialect: Dialect::Spiderpool,
+        lower: |object| spiderpool::reserved::lower(object).map(Lowered::Reservation) },
+    KindInfo { kind: spiderpool::ENDPOINT, plural: "spiderendpoints", singular: "spiderendpoint", short_names: &["se"],
+        api_versions: spiderpool::API_VERSIONS, namespaced: true, derived: true, dialect: Dialect::Spiderpool,
+        lower: |_| Err(FieldError::new("kind", "SpiderEndpoint objects are made from what pods hold; leave it out")) },
 ];
 
 /// The kind that a user means by `pool`, `ippools`, `IPPool`, `ipp` or `ippools.berth.io`.
@@ -142,6 +157,9 @@ mod tests {
             ("claims", "IPClaim"),
             ("endpoints", "IPEndpoint"),
             ("ipb", "IPBlock"),
+            ("sp", "SpiderIPPool"),
+            ("spidersubnets", "SpiderSubnet"),
+            ("sr.spiderpool.spidernet.io", "SpiderReservedIP"),
             ("bcsnetpool", "BCSNetPool"),
             ("bcsnetip", "BCSNetIP"),
             ("bcsnetips.netservice.bkbcs.tencent.com", "BCSNetIP"),

@@ -16,6 +16,7 @@
 //! | [`native`] | `berth.io`: IPPool, IPSubnet, IPReservation, IPClaim, the derived IPEndpoint and IPBlock, and the annotations of pods |
 //! | [`crd`] | the native kinds as custom resource definitions |
 //! | [`bcs`] | BCS netservice: BCSNetPool, BCSNetIP and the allocator's HTTP bodies |
+//! | [`spiderpool`] | Spiderpool: its pools, subnets, reservations and endpoints, and the annotations of pods |
 //! | [`verdicts`] | which objects are accepted, decided by age |
 //! | [`duration`] | durations as Go writes them |
 
@@ -28,6 +29,7 @@ pub mod kinds;
 mod manifest;
 pub mod native;
 pub mod object;
+pub mod spiderpool;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -7,9 +7,10 @@
 
 use crate::config::{Lowered, lower};
 use crate::object::Object;
+use crate::spiderpool;
 use berth_core::error::Error;
 use berth_core::ipam::{Breach, Config, Fault, Occupied, pool_overlap, subnet_faults, subnet_overlap};
-use berth_core::model::{Pool, Subnet};
+use berth_core::model::{POOL_OBJECT, Pool, Subnet};
 use serde_json::{Value, json};
 
 /// The condition that says whether an object is accepted.
@@ -37,7 +38,7 @@ impl From<Fault> for Refusal {
             Breach::NoSubnet => "SubnetNotFound",
             Breach::Field => "Invalid",
         };
-        Self { reason, message: Error::from(fault).to_string() }
+        Self { reason, message: Error::from(spiderpool::translate(fault)).to_string() }
     }
 }
 
@@ -67,9 +68,9 @@ pub fn judge<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Verdicts<'a> 
     let lowered: Vec<(&Object, Result<Lowered, Error>)> = objects.into_iter().map(|o| (o, lower(o))).collect();
     // Subnets first: whether a pool's is there does not depend on which of the two is older.
     let mut subnets: Vec<Option<Refusal>> = Vec::new();
-    for (_, lowered) in &lowered {
+    for (object, lowered) in &lowered {
         subnets.push(match lowered {
-            Ok(Lowered::Subnet(subnet)) => court.subnet(subnet),
+            Ok(Lowered::Subnet(subnet)) => court.subnet(object, subnet),
             _ => None,
         });
     }
@@ -107,7 +108,10 @@ struct Court {
 }
 
 impl Court {
-    fn subnet(&mut self, subnet: &Subnet) -> Option<Refusal> {
+    fn subnet(&mut self, object: &Object, subnet: &Subnet) -> Option<Refusal> {
+        if self.config.subnets.contains_key(&subnet.name) {
+            return Some(name_taken(object, "subnet"));
+        }
         let range = [subnet.cidr.range()];
         let overlap = || {
             let (_, other, whose) = self.subnets.overlap(&subnet.network, &range)?;
@@ -115,7 +119,7 @@ impl Court {
         };
         let fault = subnet_faults(subnet).into_iter().next().or_else(overlap);
         match &fault {
-            None => self.subnets.take(&subnet.network, &range, &subnet.name),
+            None => self.subnets.take(&subnet.network, &range, &subnet.title()),
             Some(_) => self.refused_subnets.push(subnet.name.clone()),
         }
         self.config.subnets.insert(subnet.name.clone(), subnet.clone());
@@ -124,16 +128,18 @@ impl Court {
 
     fn pool(&mut self, object: &Object, mut pool: Pool) -> Option<Refusal> {
         if self.config.pools.contains_key(&pool.name) {
-            let message = format!("{}, metadata.name: an older pool of another kind has that name", object.title());
-            return Some(Refusal { reason: "NameTaken", message });
+            return Some(name_taken(object, "pool"));
         }
-        // A BCSNetPool may be made first and get its addresses later.
-        if pool.ranges.is_empty() && object.kind == "BCSNetPool" {
+        // Pools of other systems may be made first and get their addresses later.
+        if pool.ranges.is_empty() && object.kind != POOL_OBJECT {
             return None;
         }
+        let is_accepted = |subnet: &&Subnet| !self.refused_subnets.contains(&subnet.name);
+        let around = || self.config.subnet_around(&pool).filter(is_accepted).map(|subnet| subnet.name.clone());
+        pool.subnet = pool.subnet.clone().or_else(around);
         let refusal = self.refusal(&pool);
         match &refusal {
-            None => self.pools.take(&pool.network, &pool.ranges, &pool.name),
+            None => self.pools.take(&pool.network, &pool.ranges, &pool.title()),
             Some(refusal) => pool.refused = Some(refusal.message.clone()),
         }
         // One whose lengths fit no address cannot even be indexed, and nothing was ever given out of it.
@@ -149,12 +155,21 @@ impl Court {
             return Some(fault.into());
         }
         if let Some(name) = pool.subnet.as_ref().filter(|name| self.refused_subnets.contains(name)) {
-            let message = format!("IPPool {:?}, spec.subnet: IPSubnet {name:?} is not accepted", pool.name);
+            let message = format!("{}, spec.subnet: subnet {name:?} is not accepted", pool.title());
             return Some(Refusal { reason: "SubnetNotAccepted", message });
+        }
+        if let Some(fault) = spiderpool::askew(pool, &self.config) {
+            return Some(fault.into());
         }
         let (range, other, whose) = self.pools.overlap(&pool.network, &pool.ranges)?;
         Some(pool_overlap(pool, range, other, whose).into())
     }
+}
+
+/// Kinds share one space of names: a request names a pool or a subnet, whatever its kind.
+fn name_taken(object: &Object, what: &str) -> Refusal {
+    let message = format!("{}, metadata.name: an older {what} of another kind has that name", object.title());
+    Refusal { reason: "NameTaken", message }
 }
 
 /// The condition `Accepted` of an object, to be put among those of its status.

@@ -31,7 +31,10 @@ pub fn pools(bytes: &mut Bytes<'_>) -> Vec<Pool> {
         // This one lies across two blocks and is no CIDR.
         Pool::new("b", vec![range("10.0.1.60-10.0.1.70")]),
         // This one shares a block with the one before.
-        Pool { sticky: Some(StickyPolicy { keep: Some(KEEP) }), ..Pool::new("s", vec![range("10.0.1.72/29")]) },
+        Pool {
+            sticky: Some(StickyPolicy { keep: Some(KEEP), sets_only: false }),
+            ..Pool::new("s", vec![range("10.0.1.72/29")])
+        },
         // A /25 for each holder.
         Pool { unit_len: 25, gateway: Gateway::None, ..Pool::new("u", vec![range("10.1.0.0/22")]) },
         Pool::new("v", vec![range("fd00::/124")]),

@@ -5,37 +5,71 @@ use crate::connect::{CallError, Cluster};
 use crate::watch::{Bell, Mirror};
 use berth_core::error::Error;
 use berth_core::ipam::Config;
-use berth_dialects::{Object, judge, kinds};
+use berth_dialects::kinds::{self, Dialect, KindInfo};
+use berth_dialects::{Object, judge, spiderpool};
+use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::watcher;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
+
+/// How often it is looked whether kinds of another system have been installed.
+const LOOK: Duration = Duration::from_secs(20);
 
 /// The configured objects of a cluster, kept up to date.
 #[derive(Clone)]
 pub struct Objects {
-    /// By kind.
-    mirrors: BTreeMap<&'static str, Mirror<Object>>,
+    mirrors: Mirrors,
     changed: Bell,
 }
 
+/// By kind. Those of other systems come when their definitions do.
+type Mirrors = Arc<RwLock<BTreeMap<&'static str, Mirror<Object>>>>;
+
 impl Objects {
-    /// Reads everything as of now, and follows it from there.
+    /// Reads everything as of now, and follows it from there. Kinds of Spiderpool are followed if they are installed; if
+    /// not, it is looked now and then whether they are.
     ///
     /// # Errors
     /// If it cannot be read; a server without Berth's kinds says so.
     pub fn open(cluster: &Cluster) -> Result<Self, CallError> {
         let changed = Bell::default();
-        let configured = kinds::KINDS.iter().filter(|kind| !kind.derived && kind.dialect == kinds::Dialect::Native);
-        let mirror = |kind: &'static kinds::KindInfo| {
-            let (followed, all) = ((kind.kind, api(cluster, kind)), watcher::Config::default());
-            (kind.kind, Mirror::new(cluster, followed, all, &changed, |object| read(kind, &object)))
-        };
-        let mirrors: BTreeMap<_, _> = configured.map(mirror).collect();
+        let native = kinds::KINDS.iter().filter(|kind| !kind.derived && kind.dialect == Dialect::Native);
+        let mut mirrors: BTreeMap<_, _> = native.map(|kind| (kind.kind, mirror(cluster, kind, &changed))).collect();
         mirrors.values().try_for_each(Mirror::wait_for_sync)?;
-        Ok(Self { mirrors, changed })
+        let installed = match cluster.wait(installed(cluster.client().clone())) {
+            // Not there, or not to be seen, which must not stop everything else.
+            Err(error) if matches!(error.status(), Some(403 | 404)) => Vec::new(),
+            installed => installed?,
+        };
+        for kind in installed {
+            let followed = mirror(cluster, kind, &changed);
+            match followed.wait_for_sync() {
+                // Whoever installed Berth did not give it the right; that must not stop everything else.
+                Err(error) if error.status() == Some(403) => warn!(kind = kind.kind, %error, "is left out"),
+                synced => {
+                    synced?;
+                    mirrors.insert(kind.kind, followed);
+                }
+            }
+        }
+        let objects = Self { mirrors: Arc::new(RwLock::new(mirrors)), changed };
+        if !objects.has(spiderpool::POOL) {
+            cluster.spawn(look_out(cluster.clone(), Arc::downgrade(&objects.mirrors), objects.changed.clone()));
+        }
+        Ok(objects)
+    }
+
+    /// Whether objects of a kind are followed.
+    #[must_use]
+    pub fn has(&self, kind: &str) -> bool {
+        self.read().contains_key(kind)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<&'static str, Mirror<Object>>> {
+        self.mirrors.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What they configure, and the version of it. Of objects that do not go together the oldest are accepted; a pool
@@ -55,7 +89,7 @@ impl Objects {
     /// All of them.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Object>> {
-        self.mirrors.values().flat_map(|mirror| mirror.snapshot().0.into_values()).collect()
+        self.read().values().flat_map(|mirror| mirror.snapshot().0.into_values()).collect()
     }
 
     /// Waits until something has changed since `version`, or for so long; whether it has.
@@ -69,7 +103,7 @@ impl Objects {
     /// # Errors
     /// If there is none.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Result<Arc<Object>, Error> {
-        let found = self.mirrors.get(kind).and_then(|mirror| mirror.get(namespace, name));
+        let found = self.read().get(kind).and_then(|mirror| mirror.get(namespace, name));
         found.ok_or_else(|| {
             let reason = format!("there is no {kind} {namespace}/{name}; apply it first");
             Error::Invalid { field: kind.to_lowercase(), reason }
@@ -77,25 +111,52 @@ impl Objects {
     }
 }
 
-fn api(cluster: &Cluster, kind: &kinds::KindInfo) -> Api<DynamicObject> {
-    Api::all_with(cluster.client().clone(), &resource(kind))
+fn mirror(cluster: &Cluster, kind: &'static KindInfo, changed: &Bell) -> Mirror<Object> {
+    let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource(kind));
+    Mirror::new(cluster, (kind.kind, api), watcher::Config::default(), changed, |object| read(kind, &object))
 }
 
-fn resource(kind: &kinds::KindInfo) -> ApiResource {
+/// The kinds of Spiderpool that a server has.
+async fn installed(client: Client) -> Result<Vec<&'static KindInfo>, kube::Error> {
+    let version = spiderpool::API_VERSIONS.first().copied().unwrap_or_default();
+    let served = client.list_api_group_resources(version).await?;
+    let is_served = |kind: &&KindInfo| served.resources.iter().any(|resource| resource.name == kind.plural);
+    let own = kinds::KINDS.iter().filter(|kind| !kind.derived && kind.dialect == Dialect::Spiderpool);
+    Ok(own.filter(is_served).collect())
+}
+
+/// Looks now and then whether Spiderpool's kinds have been installed, and follows them from then on. It ends when they
+/// have, or when nobody wants to know any more.
+async fn look_out(cluster: Cluster, mirrors: Weak<RwLock<BTreeMap<&'static str, Mirror<Object>>>>, changed: Bell) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let found = installed(cluster.client().clone()).await.unwrap_or_default();
+        let Some(mirrors) = mirrors.upgrade() else { return };
+        let mut mirrors = mirrors.write().unwrap_or_else(PoisonError::into_inner);
+        for kind in found {
+            info!(kind = kind.kind, "has been installed and is followed from now on");
+            mirrors.entry(kind.kind).or_insert_with(|| mirror(&cluster, kind, &changed));
+        }
+        if mirrors.contains_key(spiderpool::POOL) {
+            return;
+        }
+    }
+}
+
+fn resource(kind: &KindInfo) -> ApiResource {
     let (group, version) = kind.api_version().split_once('/').unwrap_or_default();
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind.kind), kind.plural)
 }
 
-/// Where the objects of one of Berth's own kinds are.
+/// Where the objects of a kind are, of whatever dialect.
 #[must_use]
 pub fn resource_of(kind: &str) -> ApiResource {
-    let native = |info: &&kinds::KindInfo| info.kind == kind && info.dialect == kinds::Dialect::Native;
-    let known = kinds::KINDS.iter().find(native).map(resource);
+    let known = kinds::KINDS.iter().find(|info| info.kind == kind).map(resource);
     known.unwrap_or_else(|| ApiResource::from_gvk(&GroupVersionKind::gvk("berth.io", "v1alpha1", kind)))
 }
 
 /// The object in Berth's own form. Its status is no part of the configuration.
-fn read(kind: &kinds::KindInfo, object: &DynamicObject) -> Option<Object> {
+fn read(kind: &KindInfo, object: &DynamicObject) -> Option<Object> {
     let meta = &object.metadata;
     let mut own = Object {
         api_version: kind.api_version().to_owned(),
@@ -110,9 +171,13 @@ fn read(kind: &kinds::KindInfo, object: &DynamicObject) -> Option<Object> {
     own.metadata.uid = meta.uid.clone();
     own.metadata.creation_timestamp = meta.creation_timestamp.as_ref().map(|time| time.0.to_string());
     own.metadata.generation = meta.generation.and_then(|generation| u64::try_from(generation).ok());
-    if kind.kind == "IPPool" && meta.deletion_timestamp.is_some() {
-        // It is on its way out, and waits for what is in use: nothing new is given out.
-        own.spec["disabled"] = true.into();
+    if meta.deletion_timestamp.is_some() {
+        // A pool on its way out waits for what is in use: nothing new is given out.
+        match kind.kind {
+            "IPPool" => own.spec["disabled"] = true.into(),
+            spiderpool::POOL => own.spec["disable"] = true.into(),
+            _ => {}
+        }
     }
     Some(own)
 }

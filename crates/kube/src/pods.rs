@@ -13,7 +13,8 @@ use std::sync::Arc;
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
 /// What the metadata of a pod says.
-fn read(meta: &ObjectMeta) -> Pod {
+#[must_use]
+pub fn of_metadata(meta: &ObjectMeta) -> Pod {
     let owner = |reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| Owner {
         api_version: reference.api_version.clone(),
         kind: reference.kind.clone(),
@@ -43,7 +44,7 @@ fn is_meant(pod: &Pod, uid: Option<&str>) -> bool {
 pub fn find(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<(Pod, Option<String>)>, CallError> {
     let api: Api<ApiPod> = Api::namespaced(cluster.client().clone(), namespace);
     let found = cluster.wait(api.get_opt(name))?;
-    Ok(found.map(|pod| (read(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
+    Ok(found.map(|pod| (of_metadata(&pod.metadata), pod.spec.and_then(|spec| spec.node_name))))
 }
 
 /// A pod as it says it is.
@@ -81,7 +82,7 @@ fn running(pod: &ApiPod) -> Running {
     Running {
         name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
-        has_stable_name: read(&pod.metadata).has_stable_name(),
+        has_stable_name: of_metadata(&pod.metadata).has_stable_name(),
         uids: uids(&pod.metadata).collect(),
         addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
         runs: !has_ended(pod),
@@ -114,7 +115,7 @@ impl Pods {
     pub fn new(cluster: &Cluster, node: &str) -> Self {
         let api: Api<PartialObjectMeta<ApiPod>> = Api::all(cluster.client().clone());
         let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-        let keep = |object: PartialObjectMeta<ApiPod>| Some(read(&object.metadata));
+        let keep = |object: PartialObjectMeta<ApiPod>| Some(of_metadata(&object.metadata));
         // Nobody waits for it: a pod that it does not know is read.
         let known = Mirror::new(cluster, ("Pod", api), own, &Bell::default(), keep);
         Self { cluster: cluster.clone(), node: node.to_owned(), known }
@@ -133,7 +134,7 @@ impl Pods {
     pub fn read(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<Option<Arc<Pod>>, CallError> {
         let api: Api<ApiPod> = Api::namespaced(self.cluster.client().clone(), namespace);
         let found = self.cluster.wait(api.get_metadata_opt(name))?;
-        Ok(found.map(|object| Arc::new(read(&object.metadata))).filter(|pod| is_meant(pod, uid)))
+        Ok(found.map(|object| Arc::new(of_metadata(&object.metadata))).filter(|pod| is_meant(pod, uid)))
     }
 
     /// Whether a pod is there and has not ended, as of now, on whatever node.

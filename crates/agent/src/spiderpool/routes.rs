@@ -183,7 +183,7 @@ impl Agent {
         }))?;
         let mut added = Added::default();
         let told =
-            |network: &str, id: &str, ifname: &str| self.engine.read(|ipam| ipam.told(Key { network, id, ifname }));
+            |network: &str, id: &str, ifname: &str| self.engine.read(|ipam| ipam.told_to(Key { network, id, ifname }));
         // What the pod itself says about routes is in the answer alone.
         let first = Outcome { routes, dns, ..told(&own.network, &own.container, &own.ifname) };
         added.add(&own.ifname, &first, args.clean_gateway);
@@ -220,7 +220,7 @@ impl Agent {
             }
             let told = |((ifname, network, id), holder): ((String, String, String), Holder)| {
                 let key = Key { network: &network, id: &id, ifname: &ifname };
-                (holder, ipam.told(key))
+                (holder, ipam.told_to(key))
             };
             attachments.into_iter().map(told).collect()
         })

@@ -70,9 +70,9 @@ pub struct HostLocalArgs {
 
 /// Arguments of `berth crds`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  berth crds | kubectl apply -f -")]
+#[command(after_help = "Example:\n  berth crds | kubectl apply -f -\n  berth crds spiderpool | kubectl apply -f -")]
 pub struct CrdsArgs {
-    /// Only the definition of this kind
+    /// Only the definition of this kind; `spiderpool` for all of Spiderpool's
     pub kind: Option<String>,
 }
 

@@ -4,12 +4,16 @@ use crate::args::CrdsArgs;
 use crate::ui::Ui;
 use crate::{Error, Result};
 use berth_dialects::crd;
-use berth_dialects::kinds::{self, KindInfo};
+use berth_dialects::kinds::{self, Dialect, KindInfo};
 use std::io;
+
+/// What stands for all kinds of Spiderpool.
+const SPIDERPOOL: &str = "spiderpool";
 
 pub(super) fn run(args: &CrdsArgs, ui: &mut Ui) -> Result<()> {
     let wanted: Vec<&KindInfo> = match &args.kind {
         None => crd::kinds().collect(),
+        Some(typed) if typed == SPIDERPOOL => crd::kinds_of(Dialect::Spiderpool).collect(),
         Some(typed) => vec![find(typed)?],
     };
     ui.data(&crd::yaml(wanted).map_err(io::Error::other)?)

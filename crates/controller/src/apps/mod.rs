@@ -8,9 +8,13 @@ use crate::events::Events;
 use crate::facts::Record;
 use crate::leader::Seat;
 use crate::world::World;
-use berth_core::apps::{self, Effect, Event, Identity, decide, enact, occupied, pool_name};
+use berth_core::apps::{self, Effect, Event, Identity, decide, enact, occupied};
 use berth_core::ipam::Config;
+use berth_core::model::{POOL_OBJECT, Pool};
 use berth_dialects::native::application::{pool_patch, raise_pool};
+use berth_dialects::native::pod::{NETWORKS, SUBNETS, spiderpool as annotations};
+use berth_dialects::spiderpool::{self, owner};
+use berth_dialects::{Metadata, Object};
 use berth_kube::connect::CallError;
 use berth_kube::objects::resource_of;
 use berth_kube::store::Touched;
@@ -169,7 +173,7 @@ impl Apps {
         config: &Config,
         occupied: &BTreeMap<Arc<str>, apps::Occupied>,
     ) -> Result<Vec<Effect>, Later> {
-        let world = apps::World { config, occupied, name: pool_name };
+        let world = apps::World { config, occupied, name: owner::name };
         match self.workloads.get(who).as_deref() {
             Some(Kept::Application(workload)) => Ok(decide(who, Some(workload), &world)),
             Some(Kept::Wrong { why, .. }) => {
@@ -178,9 +182,8 @@ impl Apps {
             }
             Some(Kept::Part { .. }) => Ok(Vec::new()),
             None => {
-                let own = |pool: &&berth_core::model::Pool| {
-                    pool.application.as_ref().is_some_and(|application| application.identity() == *who)
-                };
+                let own =
+                    |pool: &&Pool| pool.application.as_ref().is_some_and(|application| application.identity() == *who);
                 let Some(pool) = config.pools.values().find(own) else { return Ok(Vec::new()) };
                 let api_version = pool.application.as_ref().map(|own| own.api_version.clone()).unwrap_or_default();
                 if !self.workloads.is_gone(who, &api_version) {
@@ -193,26 +196,34 @@ impl Apps {
 
     fn carry_out(&self, effect: &Effect) -> Result<(), CallError> {
         let cluster = &self.world.cluster;
-        let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource_of("IPPool"));
+        let api = |kind: &str| -> Api<DynamicObject> { Api::all_with(cluster.client().clone(), &resource_of(kind)) };
         match effect {
             Effect::Create(pool) => {
-                let object = raise_pool(pool);
-                let mut made = DynamicObject::new(&pool.name, &resource_of("IPPool"));
+                let object = self.raise(pool);
+                let api = api(&object.kind);
+                let mut made = DynamicObject::new(&pool.name, &resource_of(&object.kind));
+                let Metadata { labels, annotations, .. } = object.metadata;
+                (made.metadata.labels, made.metadata.annotations) = (Some(labels), Some(annotations));
                 made.data = json!({ "spec": object.spec });
                 cluster.wait(api.create(&PostParams::default(), &made))?;
                 info!(pool = pool.name, "made a pool for {}", whom(pool.application.as_ref()));
             }
             Effect::Update { pool, ranges, application } => {
-                let mut patch = pool_patch(ranges, application);
-                patch["metadata"] = json!({ "resourceVersion": self.version(pool) });
-                cluster.wait(api.patch(pool, &PatchParams::default(), &Patch::Merge(patch)))?;
+                let kind = self.kind(pool);
+                let mut patch = match kind {
+                    spiderpool::POOL => owner::pool_patch(ranges, application),
+                    _ => pool_patch(ranges, application),
+                };
+                patch["metadata"]["resourceVersion"] = json!(self.version(kind, pool));
+                cluster.wait(api(kind).patch(pool, &PatchParams::default(), &Patch::Merge(patch)))?;
                 debug!(pool, "changed a pool of {}", whom(Some(application)));
             }
             Effect::Delete { pool } => {
-                let resource_version = self.version(pool);
+                let kind = self.kind(pool);
+                let resource_version = self.version(kind, pool);
                 let only_if = Preconditions { resource_version, uid: None };
                 let params = DeleteParams { preconditions: Some(only_if), ..DeleteParams::default() };
-                match cluster.wait(api.delete(pool, &params)) {
+                match cluster.wait(api(kind).delete(pool, &params)) {
                     Err(error) if error.status() != Some(404) => return Err(error),
                     _ => info!(pool, "deleted a pool: its application is gone or asks for it no more"),
                 }
@@ -222,8 +233,24 @@ impl Apps {
         Ok(())
     }
 
-    fn version(&self, pool: &str) -> Option<String> {
-        let record: Option<Arc<Record>> = self.world.mirrors.pools.get("", pool);
+    /// The object of a pool that is to be made: of the dialect of its subnet.
+    fn raise(&self, pool: &Pool) -> Object {
+        let subnet = pool.subnet.as_ref();
+        let subnet = self.world.engine.read(|ipam| subnet.and_then(|name| ipam.config().subnets.get(name)).cloned());
+        match subnet.filter(|subnet| subnet.object == spiderpool::SUBNET) {
+            Some(subnet) => owner::raise_pool(pool, &subnet),
+            None => raise_pool(pool),
+        }
+    }
+
+    /// The kind of object that a pool was made from.
+    fn kind(&self, pool: &str) -> &'static str {
+        self.world.engine.read(|ipam| ipam.pool(pool).map_or(POOL_OBJECT, |pool| pool.object))
+    }
+
+    fn version(&self, kind: &str, pool: &str) -> Option<String> {
+        let spider = self.world.spider().filter(|_| kind == spiderpool::POOL).map(|own| &own.pools);
+        let record: Option<Arc<Record>> = spider.unwrap_or(&self.world.mirrors.pools).get("", pool);
         record.map(|record| record.version.clone())
     }
 
@@ -268,7 +295,8 @@ fn whom(application: Option<&apps::Application>) -> String {
 pub(crate) fn asks_by(pod: &k8s_openapi::api::core::v1::Pod) -> Option<(String, String)> {
     let annotations = pod.metadata.annotations.as_ref()?;
     let listed = |text: &String| text.contains("subnets");
-    let asks = annotations.contains_key("berth.io/subnets") || annotations.get("berth.io/networks").is_some_and(listed);
+    let own = [SUBNETS, annotations::SUBNET, annotations::SUBNETS];
+    let asks = own.iter().any(|key| annotations.contains_key(*key)) || annotations.get(NETWORKS).is_some_and(listed);
     let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     asks.then(|| (owner.api_version.clone(), owner.kind.clone()))
 }

@@ -2,6 +2,7 @@
 
 use berth_core::apps::application::group;
 use berth_core::apps::{Controller, Identity, Workload};
+use berth_dialects::native::pod::ASKING;
 use berth_dialects::native::workload::{Found, workload};
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
@@ -244,5 +245,5 @@ fn read(api_version: &str, kind: &str, object: DynamicObject) -> Option<Kept> {
 /// Whether a pod template may ask for pools of its own.
 fn asks(object: &Value) -> bool {
     let annotations = &object["spec"]["template"]["metadata"]["annotations"];
-    ["berth.io/subnets", "berth.io/networks"].iter().any(|key| annotations.get(key).is_some())
+    ASKING.iter().any(|key| annotations.get(key).is_some())
 }

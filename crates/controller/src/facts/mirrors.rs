@@ -1,9 +1,10 @@
 //! Copies of what the API server has, kept by watches.
 
 use super::Look;
-use super::read::{self, Ordinals, PodFacts, Record};
+use super::read::{self, EndpointRecord, Ordinals, PodFacts, Record};
 use berth_core::reclaim::{Keeper, Node, Pod};
 use berth_dialects::native::endpoint::{EndpointOwner, EndpointSpec};
+use berth_dialects::spiderpool;
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
 use berth_kube::endpoints::{EndpointObject, endpoint_resource};
@@ -26,6 +27,42 @@ pub(crate) struct Mirrors {
     pub(crate) pools: Mirror<Record>,
     pub(crate) subnets: Mirror<Record>,
     pub(crate) claims: Mirror<Record>,
+}
+
+/// Copies of what there is of Spiderpool's kinds, where they are installed.
+pub(crate) struct SpiderMirrors {
+    /// SpiderIPPools and SpiderSubnets, without their specs.
+    pub(crate) pools: Mirror<Record>,
+    pub(crate) subnets: Mirror<Record>,
+    pub(crate) endpoints: Mirror<EndpointRecord>,
+}
+
+impl SpiderMirrors {
+    /// Begins to follow them.
+    pub(crate) fn new(cluster: &Cluster, bell: &Bell) -> Self {
+        let api = |kind: &str| -> Api<DynamicObject> { Api::all_with(cluster.client().clone(), &resource_of(kind)) };
+        let records = |kind: &'static str| {
+            Mirror::new(cluster, (kind, api(kind)), Config::default(), bell, |object| Some(Record::read(object)))
+        };
+        let endpoints = (spiderpool::ENDPOINT, api(spiderpool::ENDPOINT));
+        Self {
+            pools: records(spiderpool::POOL),
+            subnets: records(spiderpool::SUBNET),
+            endpoints: Mirror::new(cluster, endpoints, Config::default(), bell, |object| {
+                Some(EndpointRecord::read(&object))
+            }),
+        }
+    }
+
+    /// Whether a pool or a subnet has this UID.
+    pub(crate) fn has(&self, uid: &str) -> bool {
+        [&self.pools, &self.subnets].iter().any(|mirror| mirror.with(|all| all.values().any(|own| own.uid == uid)))
+    }
+
+    /// Whether everything has been listed once.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.pools.is_synced() && self.subnets.is_synced() && self.endpoints.is_synced()
+    }
 }
 
 impl Mirrors {

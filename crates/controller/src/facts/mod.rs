@@ -8,7 +8,7 @@ mod mirrors;
 mod read;
 
 pub(crate) use fresh::Fresh;
-pub(crate) use mirrors::Mirrors;
+pub(crate) use mirrors::{Mirrors, SpiderMirrors};
 pub(crate) use read::Record;
 
 use berth_core::block::{Slot, State};

@@ -2,10 +2,12 @@
 
 use berth_core::reclaim::{Keeper, Life, Node, Pod};
 use berth_core::time::Time;
+use berth_dialects::spiderpool::endpoint::{DERIVED, EndpointStatus};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// A static pod's mirror in the API has another UID than the pod that the runtime knows; this tells the latter.
@@ -22,6 +24,10 @@ pub(crate) struct PodFacts {
     on_host: bool,
     /// Version and kind of the controller by which it asks for pools of its own, if it does.
     pub(crate) asks_by: Option<(String, String)>,
+    /// Kind and name of the controller furthest up, as far as names tell.
+    pub(crate) controller: Option<(String, String)>,
+    /// Whether a StatefulSet made it.
+    pub(crate) of_set: bool,
 }
 
 impl PodFacts {
@@ -37,10 +43,13 @@ impl PodFacts {
         let running =
             |container: &api::ContainerStatus| container.state.as_ref().is_some_and(|state| state.running.is_some());
         let runs = containers.into_iter().any(running);
+        let own = berth_kube::pods::of_metadata(meta);
         Self {
             uids: meta.uid.clone().into_iter().chain(hash).collect(),
             asks_by: crate::apps::asks_by(pod),
             on_host: pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default(),
+            controller: own.top_controller().map(|top| (top.kind, top.name)),
+            of_set: own.is_of_set(),
             life: Life { ended: matches!(phase, Some("Succeeded" | "Failed")), deadline: deleted_at(meta), runs },
         }
     }
@@ -106,6 +115,22 @@ impl Ordinals {
             // It does not number its pods, whatever else it does with them.
             None => Keeper::Unknown,
         }
+    }
+}
+
+/// What is known of a SpiderEndpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EndpointRecord {
+    /// Whether Berth made it; others are left alone.
+    pub(crate) own: bool,
+    pub(crate) status: EndpointStatus,
+}
+
+impl EndpointRecord {
+    pub(crate) fn read(object: &DynamicObject) -> Self {
+        let own = object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DERIVED));
+        let status = object.data.get("status").and_then(|status| EndpointStatus::deserialize(status).ok());
+        Self { own, status: status.unwrap_or_default() }
     }
 }
 

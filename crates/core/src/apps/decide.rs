@@ -73,8 +73,8 @@ pub struct World<'a> {
     pub config: &'a Config,
     /// What holders have, by network.
     pub occupied: &'a BTreeMap<Arc<str>, Occupied>,
-    /// What a pool is called: see [`super::pool_name`].
-    pub name: fn(&Identity, &str, Family, &str) -> String,
+    /// What the pool of an application is called, for an interface and in a subnet: see [`super::pool_name`].
+    pub name: fn(&Workload, &str, &Subnet) -> String,
 }
 
 /// What is to be done.
@@ -142,7 +142,7 @@ pub fn decide(who: &Identity, workload: Option<&Workload>, world: &World<'_>) ->
     let mut tended: Vec<&str> = Vec::new();
     for (interface, subnets) in &workload.interfaces {
         for name in subnets.iter().filter(|name| !world.config.subnets.contains_key(*name)) {
-            let message = format!("IPSubnet {name:?} does not exist; make it, or name another one");
+            let message = format!("subnet {name:?} does not exist; make it, or name another one");
             desk.tell("UnknownSubnet", message, true);
         }
         for family in [Family::V4, Family::V6] {
@@ -228,7 +228,8 @@ impl Desk<'_> {
             None => Cutting { ranges: pool.ranges.iter().copied().collect(), ..Cutting::default() },
         };
         if cutting.missing > 0 {
-            self.tell_short(pool.subnet.as_deref().unwrap_or_default(), &cutting, want, &workload.identity);
+            let subnet = self.subnet_of(pool).map(Subnet::title).unwrap_or_default();
+            self.tell_short(&subnet, &cutting, want, &workload.identity);
         }
         let before = pool.application.clone().unwrap_or_default();
         let application = Application {
@@ -251,9 +252,9 @@ impl Desk<'_> {
     ) {
         let mut best: Option<(&Subnet, String, Cutting)> = None;
         for subnet in subnets {
-            let name = (self.world.name)(who, interface, subnet.cidr.family(), &subnet.name);
-            if self.world.config.pools.contains_key(&name) {
-                let message = format!("IPPool {name:?} is there and is another's; delete or rename it");
+            let name = (self.world.name)(workload, interface, subnet);
+            if let Some(other) = self.world.config.pools.get(&name) {
+                let message = format!("{} is there and is another's; delete or rename it", other.title());
                 self.tell("PoolNameTaken", message, true);
                 continue;
             }
@@ -267,7 +268,7 @@ impl Desk<'_> {
         }
         let Some((subnet, name, cutting)) = best else { return };
         if cutting.missing > 0 {
-            self.tell_short(&subnet.name, &cutting, want, who);
+            self.tell_short(&subnet.title(), &cutting, want, who);
         }
         if cutting.ranges.is_empty() {
             return;
@@ -323,7 +324,8 @@ impl Desk<'_> {
     /// Cuts a pool of this name from a subnet.
     fn cut(&self, pool: Option<&Pool>, name: &str, subnet: &Subnet, want: u32) -> Cutting {
         let whole = Pool { network: subnet.network.clone(), ..Pool::new("", vec![subnet.cidr.range()]) };
-        let mut allowed = whole.members(Some(subnet));
+        let mut allowed = subnet.available.clone().unwrap_or_else(|| whole.members(Some(subnet)));
+        subnet.router().into_iter().for_each(|router| allowed.remove_addr(router));
         for reservation in self.world.config.reservations.values().filter(|r| r.network == subnet.network) {
             reservation.ranges.iter().for_each(|&range| allowed.remove(range));
         }
@@ -355,7 +357,7 @@ impl Desk<'_> {
 
     fn tell_short(&mut self, subnet: &str, cutting: &Cutting, want: u32, who: &Identity) {
         let message = format!(
-            "IPSubnet {subnet:?} has only {} of {want} addresses for {who}; free some, or name a larger subnet",
+            "{subnet} has only {} of {want} addresses for {who}; free some, or name a larger subnet",
             cutting.usable
         );
         self.tell("SubnetExhausted", message, true);

@@ -1,7 +1,8 @@
 //! What the pools of applications are called.
 
-use super::Identity;
+use super::{Identity, Workload};
 use crate::addr::Family;
+use crate::model::Subnet;
 
 /// As long as a label's value may be, so that a pool's name can stand in one.
 const LONGEST: usize = 63;
@@ -10,7 +11,11 @@ const LONGEST: usize = 63;
 /// all others by what is behind the last dash, which is made of everything that makes the pool this one. The subnet is
 /// part of that: an application that moves to another one has a pool in each while it moves.
 #[must_use]
-pub fn pool_name(application: &Identity, interface: &str, family: Family, subnet: &str) -> String {
+pub fn pool_name(workload: &Workload, interface: &str, subnet: &Subnet) -> String {
+    name(&workload.identity, interface, subnet.cidr.family(), &subnet.name)
+}
+
+fn name(application: &Identity, interface: &str, family: Family, subnet: &str) -> String {
     let version = if family == Family::V4 { "v4" } else { "v6" };
     let Identity { group, kind, namespace, name } = application;
     let tail = format!("-{version}-{}", digest(&[group, kind, namespace, name, interface, version, subnet]));
@@ -49,20 +54,20 @@ mod tests {
 
     #[test]
     fn a_name_is_readable_valid_and_never_changes() {
-        let name = pool_name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "s");
-        assert_eq!(name, "app-shop-web-eth0-v4-83tnzc7856");
+        let own = name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "s");
+        assert_eq!(own, "app-shop-web-eth0-v4-83tnzc7856");
     }
 
     #[test]
     fn whatever_differs_makes_another_name() {
         let names = [
-            pool_name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "s"),
-            pool_name(&app("StatefulSet", "shop", "web"), "eth0", Family::V4, "s"),
-            pool_name(&app("Deployment", "shop-web", "web"), "eth0", Family::V4, "s"),
-            pool_name(&app("Deployment", "shop", "web-web"), "eth0", Family::V4, "s"),
-            pool_name(&app("Deployment", "shop", "web"), "net1", Family::V4, "s"),
-            pool_name(&app("Deployment", "shop", "web"), "eth0", Family::V6, "s"),
-            pool_name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "t"),
+            name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "s"),
+            name(&app("StatefulSet", "shop", "web"), "eth0", Family::V4, "s"),
+            name(&app("Deployment", "shop-web", "web"), "eth0", Family::V4, "s"),
+            name(&app("Deployment", "shop", "web-web"), "eth0", Family::V4, "s"),
+            name(&app("Deployment", "shop", "web"), "net1", Family::V4, "s"),
+            name(&app("Deployment", "shop", "web"), "eth0", Family::V6, "s"),
+            name(&app("Deployment", "shop", "web"), "eth0", Family::V4, "t"),
         ];
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
@@ -70,9 +75,9 @@ mod tests {
 
     #[test]
     fn long_and_odd_names_fit() {
-        for name in ["x".repeat(253), format!("{}.-", "a-".repeat(100)), "a.b.c".into()] {
+        for long in ["x".repeat(253), format!("{}.-", "a-".repeat(100)), "a.b.c".into()] {
             for interface in ["eth0", "Bond_0.100@x", "."] {
-                let pool = pool_name(&app("Deployment", &"n".repeat(63), &name), interface, Family::V6, "s");
+                let pool = name(&app("Deployment", &"n".repeat(63), &long), interface, Family::V6, "s");
                 assert!(pool.len() <= LONGEST, "{pool}");
                 let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
                 assert!(pool.chars().all(fits) && !pool.ends_with('-'), "{pool}");

@@ -3,7 +3,7 @@
 use super::pool_index::{EVERYWHERE, Window};
 use super::request::{Given, Group, MAX_PER_REQUEST, Outcome, Request, Trace};
 use super::select::{Candidate, Rule};
-use super::sticky::pod_identity;
+use super::sticky::{applies, pod_identity};
 use super::{Entropy, Ipam, Reason, SlotId};
 use crate::addr::{Family, whole_units};
 use crate::block::{BlockKey, Slot, SlotRef, State};
@@ -167,6 +167,10 @@ impl Ipam {
             let reason = "the request asks for no address".to_owned();
             return Err(Error::Invalid { field: "count".to_owned(), reason });
         }
+        // What a claim keeps is the claim's to give up.
+        if request.holder.sticky.is_none() {
+            self.give_up(&kept, now);
+        }
         Ok(given)
     }
 
@@ -270,7 +274,9 @@ impl Ipam {
         let (key, slot) = BlockKey::of(&self.pools[pool].plane, unit);
         let stamp = self.tick(now);
         let mut holder = request.holder.clone();
-        if let (None, Some(policy)) = (&holder.sticky, self.pools[pool].pool.sticky) {
+        if let (None, Some(policy)) =
+            (&holder.sticky, self.pools[pool].pool.sticky.filter(|policy| applies(*policy, request)))
+        {
             holder.sticky = pod_identity(request).map(|identity| Sticky { identity, keep: policy.keep });
         }
         let id = SlotId::new(self.entry(&key), slot);

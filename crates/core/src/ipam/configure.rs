@@ -22,19 +22,16 @@ impl Config {
     /// Makes pools that name no subnet part of the one that they are in, so that they inherit its gateway, routes and DNS:
     /// it may have been made after them. Not those that say otherwise, by a prefix length or a CIDR of their own.
     pub fn adopt(&mut self) {
-        for pool in self.pools.values_mut().filter(|pool| pool.subnet.is_none() && pool.gives_addresses()) {
-            let fits = |subnet: &&Subnet| {
-                let own = |range: &Range| match (pool.prefix_len, range.as_cidr()) {
-                    (Some(len), _) => Some(Cidr::containing(range.first(), len)),
-                    // A single address says nothing about its surroundings, nor does FIRST-LAST.
-                    (None, cidr) => cidr.filter(|cidr| cidr.prefix_len() < pool.family.bits()),
-                };
-                let agrees = |range: &Range| own(range).is_none_or(|own| own == subnet.cidr);
-                subnet.network == pool.network
-                    && pool.ranges.iter().all(|range| subnet.cidr.covers(*range) && agrees(range))
-            };
-            pool.subnet = self.subnets.values().find(fits).map(|subnet| subnet.name.clone());
+        let subnets = &self.subnets;
+        for pool in self.pools.values_mut().filter(|pool| pool.subnet.is_none()) {
+            pool.subnet = around(subnets, pool).map(|subnet| subnet.name.clone());
         }
+    }
+
+    /// The subnet that a pool which names none is part of.
+    #[must_use]
+    pub fn subnet_around(&self, pool: &Pool) -> Option<&Subnet> {
+        around(&self.subnets, pool)
     }
 
     /// Addresses of a network that nobody gets.
@@ -53,6 +50,19 @@ impl Config {
     pub(super) fn subnet_of(&self, pool: &Pool) -> Option<&Subnet> {
         pool.subnet.as_ref().and_then(|name| self.subnets.get(name))
     }
+}
+
+fn around<'a>(subnets: &'a BTreeMap<String, Subnet>, pool: &Pool) -> Option<&'a Subnet> {
+    let fits = |subnet: &&Subnet| {
+        let own = |range: &Range| match (pool.prefix_len, range.as_cidr()) {
+            (Some(len), _) => Some(Cidr::containing(range.first(), len)),
+            // A single address says nothing about its surroundings, nor does FIRST-LAST.
+            (None, cidr) => cidr.filter(|cidr| cidr.prefix_len() < pool.family.bits()),
+        };
+        let agrees = |range: &Range| own(range).is_none_or(|own| own == subnet.cidr);
+        subnet.network == pool.network && pool.ranges.iter().all(|range| subnet.cidr.covers(*range) && agrees(range))
+    };
+    subnets.values().find(fits).filter(|_| pool.gives_addresses() && !pool.ranges.is_empty())
 }
 
 impl Ipam {

@@ -1,7 +1,8 @@
 //! What is told about addresses that were given out: pool, subnet, router, routes, resolver.
 
 use super::{Given, Ipam, Outcome, Reason, SlotId};
-use crate::block::{BlockKey, Plane};
+use crate::addr::Cidr;
+use crate::block::{BlockKey, Plane, SlotRef, State};
 use crate::holder::Attachment;
 use crate::net::{Dns, Route};
 
@@ -19,7 +20,7 @@ impl Ipam {
 
     /// What an attachment was told about its addresses.
     #[must_use]
-    pub fn told(&self, key: Attachment<'_>) -> Outcome {
+    pub fn told_to(&self, key: Attachment<'_>) -> Outcome {
         let slots = self.find_attachment(key).into_iter();
         self.outcome(slots.filter_map(|id| self.given(id, Reason::AlreadyHeld)).collect())
     }
@@ -56,12 +57,34 @@ impl Ipam {
         }
     }
 
+    /// What holders have of a pool, in order: each address as its holder was told of it, and its slot. Slots that nobody
+    /// has are left out.
+    #[must_use]
+    pub fn holdings(&self, pool: &str) -> Vec<(Given, SlotRef<'_>)> {
+        let Some(&index) = self.names.get(pool) else { return Vec::new() };
+        let state = &self.pools[index];
+        let slots = self.slots_in(&state.plane, &state.own);
+        let had = slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held));
+        had.map(|(unit, view)| (self.present(index, &state.plane, unit, Reason::KeptForHolder), view)).collect()
+    }
+
+    /// What an attachment that was given these addresses was told, routes and all.
+    #[must_use]
+    pub fn told(&self, given: Vec<Given>) -> Outcome {
+        self.outcome(given)
+    }
+
     pub(super) fn outcome(&self, given: Vec<Given>) -> Outcome {
         let mut routes: Vec<Route> = Vec::new();
         let mut dns = Dns::default();
-        for pool in given.iter().filter_map(|g| self.pool(&g.pool)) {
+        for (given, pool) in given.iter().filter_map(|given| Some((given, self.pool(&given.pool)?))) {
+            let default = Route { dst: Cidr::containing(pool.family.addr(0), 0).to_string(), ..Route::default() };
+            if pool.default_route && given.gateway.is_some() && !routes.contains(&default) {
+                routes.push(default);
+            }
             let subnet = self.config.subnet_of(pool);
-            let inherited = subnet.filter(|_| pool.routes.is_empty()).map(|subnet| &subnet.routes);
+            let inherited =
+                subnet.filter(|_| pool.inherits_routes && pool.routes.is_empty()).map(|subnet| &subnet.routes);
             for route in inherited.unwrap_or(&pool.routes) {
                 if !routes.contains(route) {
                     routes.push(route.clone());

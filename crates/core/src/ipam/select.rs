@@ -144,7 +144,7 @@ impl Ipam {
             let here = |pool: &Pool| group.network() == Some(&*pool.network);
             let marked = self.pools.iter().any(|state| here(&state.pool) && state.pool.default);
             // An application's pool is for those who ask for it.
-            let open = |pool: &Pool| pool.default || (!marked && pool.application.is_none());
+            let open = |pool: &Pool| pool.default || (!marked && !pool.named_only && pool.application.is_none());
             let fit = |pool: &Pool| here(pool) && (open(pool) || !group.addresses.is_empty());
             let pools = (0..).zip(&self.pools).filter(|(_, state)| fit(&state.pool));
             out.extend(pools.map(|(pool, _)| Candidate { pool, named: false }));

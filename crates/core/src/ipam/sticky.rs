@@ -5,6 +5,7 @@ use super::{Entropy, Given, Group, Ipam, Reason, Request, SlotId};
 use crate::block::{Plane, Slot, State};
 use crate::error::Error;
 use crate::holder::{Holder, Sticky};
+use crate::model::StickyPolicy;
 use crate::time::Time;
 use std::net::IpAddr;
 
@@ -80,11 +81,31 @@ impl Ipam {
         Ok(self.given(id, Reason::KeptForHolder))
     }
 
+    /// Lets go of what was kept for a holder that has something else now. Only where the pool is for sets: their pods are
+    /// all of one mind, so none comes back for it.
+    pub(super) fn give_up(&mut self, kept: &[SlotId], now: Time) {
+        for &id in kept {
+            let is_held = self.view(id).is_some_and(|view| view.state == State::Held);
+            let sets_only = self.entries[id.block()].as_ref().is_some_and(|entry| {
+                let own = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
+                let pool = entry.pools.iter().find(own);
+                pool.is_some_and(|&pool| self.pools[pool as usize].pool.sticky.is_some_and(|sticky| sticky.sets_only))
+            });
+            if is_held && sets_only {
+                let stamp = self.tick(now);
+                self.write(id, Some(Slot::released(stamp)));
+            }
+        }
+    }
+
     /// What the pool of a slot says about keeping the addresses of a pod.
     fn policy(&self, id: SlotId, request: &Request) -> Option<Sticky> {
         let entry = self.entries[id.block()].as_ref()?;
         let own = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
-        let policy = self.pools[*entry.pools.iter().find(own)? as usize].pool.sticky?;
+        let policy = self.pools[*entry.pools.iter().find(own)? as usize]
+            .pool
+            .sticky
+            .filter(|policy| applies(*policy, request))?;
         pod_identity(request).map(|identity| Sticky { identity, keep: policy.keep })
     }
 
@@ -122,6 +143,11 @@ fn replaces(new: &Holder, old: &Holder) -> bool {
     }
     let same_pod = !old.pod.is_empty() && old.pod == new.pod && old.namespace == new.namespace;
     same_pod && old.kind == new.kind && old.node == new.node
+}
+
+/// Whether a pool's policy is for the pod that asks.
+pub(super) const fn applies(policy: StickyPolicy, request: &Request) -> bool {
+    policy.is_for(request.subject.fleeting, request.subject.of_set)
 }
 
 /// The identity of a pod's interface, for pools whose addresses stay with the pod; none if no pod of that name comes back.

@@ -49,8 +49,8 @@ struct Faults {
 }
 
 impl Faults {
-    fn of(kind: &str, name: &str) -> Self {
-        Self { object: format!("{kind} {name:?}"), found: Vec::new() }
+    fn of(object: String) -> Self {
+        Self { object, found: Vec::new() }
     }
 
     fn add(&mut self, field: impl Into<String>, reason: impl Into<String>) {
@@ -103,10 +103,10 @@ impl Config {
             if let Some((_, other, name)) = taken.overlap(&subnet.network, &ranges) {
                 return Err(subnet_overlap(subnet, other, name).into());
             }
-            taken.take(&subnet.network, &ranges, &subnet.name);
+            taken.take(&subnet.network, &ranges, &subnet.title());
         }
         if let Some(empty) = self.reservations.values().find(|r| r.ranges.is_empty()) {
-            let mut faults = Faults::of("IPReservation", &empty.name);
+            let mut faults = Faults::of(format!("IPReservation {:?}", empty.name));
             faults.add("spec.addresses", "must name at least one address");
             first(faults.found)?;
         }
@@ -116,7 +116,7 @@ impl Config {
             if let Some((range, other, name)) = taken.overlap(&pool.network, &pool.ranges) {
                 return Err(pool_overlap(pool, range, other, name).into());
             }
-            taken.take(&pool.network, &pool.ranges, &pool.name);
+            taken.take(&pool.network, &pool.ranges, &pool.title());
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Config {
     /// What is wrong with a pool, whatever other pools there are.
     #[must_use]
     pub fn pool_faults(&self, pool: &Pool) -> Vec<Fault> {
-        let mut faults = Faults::of("IPPool", &pool.name);
+        let mut faults = Faults::of(pool.title());
         shape(pool, &mut faults);
         // Without ranges of one family and lengths that fit it, nothing further can be said.
         if !faults.found.is_empty() {
@@ -149,6 +149,7 @@ impl Config {
                 Gateway::None => false,
                 Gateway::At(_) => true,
                 Gateway::Auto => subnet.is_none_or(|subnet| subnet.router().is_some()),
+                Gateway::OfSubnet => subnet.is_some_and(|subnet| subnet.router().is_some()),
             };
             routes(&pool.routes, &known, has_gateway, &mut faults);
         }
@@ -161,7 +162,7 @@ impl Config {
         let others = self.pools.values().filter(|other| other.name != pool.name && other.network == pool.network);
         others.into_iter().find_map(|other| {
             let own = other.ranges.iter().find_map(|range| Some((ranges.within(*range).next()?, *range)))?;
-            Some(pool_overlap(pool, own.0, own.1, &other.name))
+            Some(pool_overlap(pool, own.0, own.1, &other.title()))
         })
     }
 
@@ -170,15 +171,15 @@ impl Config {
     pub fn subnet_overlap(&self, subnet: &Subnet) -> Option<Fault> {
         let mut others = self.subnets.values().filter(|o| o.name != subnet.name && o.network == subnet.network);
         let other = others.find(|other| other.cidr.range().overlaps(subnet.cidr.range()))?;
-        Some(subnet_overlap(subnet, other.cidr.range(), &other.name))
+        Some(subnet_overlap(subnet, other.cidr.range(), &other.title()))
     }
 }
 
 /// That a pool shares addresses with an earlier one.
 #[must_use]
 pub fn pool_overlap(pool: &Pool, range: Range, other: Range, whose: &str) -> Fault {
-    let mut faults = Faults::of("IPPool", &pool.name);
-    let reason = format!("{range} overlaps IPPool {whose:?} ({other}) in network {:?}", &*pool.network);
+    let mut faults = Faults::of(pool.title());
+    let reason = format!("{range} overlaps {whose} ({other}) in network {:?}", &*pool.network);
     faults.add_as(Breach::Overlap, "spec.ranges", reason);
     faults.found.remove(0)
 }
@@ -186,8 +187,8 @@ pub fn pool_overlap(pool: &Pool, range: Range, other: Range, whose: &str) -> Fau
 /// That a subnet shares addresses with an earlier one.
 #[must_use]
 pub fn subnet_overlap(subnet: &Subnet, other: Range, whose: &str) -> Fault {
-    let mut faults = Faults::of("IPSubnet", &subnet.name);
-    let reason = format!("{} overlaps IPSubnet {whose:?} ({other}) in network {:?}", subnet.cidr, &*subnet.network);
+    let mut faults = Faults::of(subnet.title());
+    let reason = format!("{} overlaps {whose} ({other}) in network {:?}", subnet.cidr, &*subnet.network);
     faults.add_as(Breach::Overlap, "spec.cidr", reason);
     faults.found.remove(0)
 }
@@ -195,7 +196,7 @@ pub fn subnet_overlap(subnet: &Subnet, other: Range, whose: &str) -> Fault {
 /// What is wrong with a subnet, whatever other subnets there are.
 #[must_use]
 pub fn subnet_faults(subnet: &Subnet) -> Vec<Fault> {
-    let mut faults = Faults::of("IPSubnet", &subnet.name);
+    let mut faults = Faults::of(subnet.title());
     if let Gateway::At(gateway) = subnet.gateway {
         if Family::of(gateway) == subnet.cidr.family() {
             reachable("spec.gateway", gateway, &[subnet.cidr], &mut faults);
@@ -236,16 +237,23 @@ fn shape(pool: &Pool, faults: &mut Faults) {
 }
 
 fn beside_subnet(pool: &Pool, subnet: &Subnet, faults: &mut Faults) {
-    let name = &subnet.name;
+    let title = subnet.title();
     if subnet.network != pool.network {
-        let reason = format!("is {:?}, but IPSubnet {name:?} is in {:?}", pool.network, subnet.network);
+        let reason = format!("is {:?}, but {title} is in {:?}", pool.network, subnet.network);
         faults.add("spec.network", reason);
     }
     if let Some(len) = pool.prefix_len.filter(|&len| len != subnet.cidr.prefix_len()) {
-        faults.add("spec.prefixLength", format!("is {len}, but IPSubnet {name:?} is {}; leave it out", subnet.cidr));
+        faults.add("spec.prefixLength", format!("is {len}, but {title} is {}; leave it out", subnet.cidr));
     }
     if let Some(range) = pool.ranges.iter().find(|&&r| !subnet.cidr.covers(r)) {
-        faults.add("spec.ranges", format!("{range} is not inside IPSubnet {name:?} ({})", subnet.cidr));
+        faults.add("spec.ranges", format!("{range} is not inside {title} ({})", subnet.cidr));
+    } else if let Some(available) = &subnet.available {
+        // What a pool leaves out itself, the subnet need not have.
+        let own: RangeSet = pool.ranges.iter().copied().collect();
+        let beyond = own.difference(&pool.exclude.iter().copied().collect()).difference(available);
+        if let Some(range) = beyond.ranges().first() {
+            faults.add("spec.ranges", format!("{range} is not among the addresses that {title} has for pools"));
+        }
     }
 }
 

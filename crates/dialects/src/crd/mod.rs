@@ -1,4 +1,4 @@
-//! The native kinds as custom resource definitions, made from the very types that read the manifests, so that the API
+//! The native kinds (and Spiderpool's, see [`crate::spiderpool::crd`]) as custom resource definitions, made from the very types that read the manifests, so that the API
 //! server and the standalone daemon cannot drift apart.
 //!
 //! | module | what it adds |
@@ -13,8 +13,8 @@
 
 mod columns;
 mod rules;
-mod schema;
-mod status;
+pub(crate) mod schema;
+pub(crate) mod status;
 #[cfg(test)]
 mod tests;
 mod webhook;
@@ -23,6 +23,7 @@ pub use webhook::{WEBHOOK, webhook, webhook_yaml};
 
 use crate::kinds::{Dialect, KINDS, KindInfo};
 use crate::native::{BlockSpec, ClaimSpec, EndpointSpec, PoolSpec, ReservationSpec, SubnetSpec};
+use crate::spiderpool;
 use serde_json::{Map, Value, json};
 
 /// The most characters that the packed slots of a block may have. No object passes 256 KiB; the rest of a block and its
@@ -32,7 +33,12 @@ pub const MAX_SLOTS: usize = 240 << 10;
 /// Names of a core resource, which `kubectl get endpoints` and `kubectl get ep` must go on to mean.
 const TAKEN: [&str; 3] = ["endpoints", "endpoint", "ep"];
 
-/// The kinds that have a definition, in the order of the table of kinds.
+/// The kinds of another system that have a definition here, in the order of the table of kinds.
+pub fn kinds_of(dialect: Dialect) -> impl Iterator<Item = &'static KindInfo> {
+    KINDS.iter().filter(move |info| info.dialect == dialect && definition(info).is_some())
+}
+
+/// The native kinds, in the order of the table of kinds.
 pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
     KINDS.iter().filter(|info| info.dialect == Dialect::Native)
 }
@@ -43,20 +49,12 @@ pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
 pub fn definition(info: &KindInfo) -> Option<Value> {
     let (group, version) = info.api_version().split_once('/')?;
     let short_names: Vec<_> = info.short_names.iter().filter(|name| !TAKEN.contains(name)).collect();
-    let mut this = json!({
-        "name": version,
-        "served": true,
-        "storage": true,
-        "schema": { "openAPIV3Schema": object_schema(info)? },
-        "additionalPrinterColumns": columns::of(info.kind),
-    });
-    if status::of(info.kind).is_some() {
-        this["subresources"] = json!({ "status": {} });
-    }
-    let selectable: Vec<_> = columns::selectable(info.kind).iter().map(|path| json!({ "jsonPath": path })).collect();
-    if !selectable.is_empty() {
-        this["selectableFields"] = json!(selectable);
-    }
+    let (mut this, category) = match info.dialect {
+        Dialect::Native => (native_version(info)?, "berth"),
+        Dialect::Spiderpool => (spiderpool::crd::version(info)?, "spiderpool"),
+        Dialect::Bcs => return None,
+    };
+    this["name"] = json!(version);
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -70,11 +68,29 @@ pub fn definition(info: &KindInfo) -> Option<Value> {
                 "plural": info.plural,
                 "singular": info.singular,
                 "shortNames": short_names,
-                "categories": ["berth"],
+                "categories": [category],
             },
             "versions": [this],
         },
     }))
+}
+
+/// What a definition says of the one version that there is.
+fn native_version(info: &KindInfo) -> Option<Value> {
+    let mut this = json!({
+        "served": true,
+        "storage": true,
+        "schema": { "openAPIV3Schema": object_schema(info)? },
+        "additionalPrinterColumns": columns::of(info.kind),
+    });
+    if status::of(info.kind).is_some() {
+        this["subresources"] = json!({ "status": {} });
+    }
+    let selectable: Vec<_> = columns::selectable(info.kind).iter().map(|path| json!({ "jsonPath": path })).collect();
+    if !selectable.is_empty() {
+        this["selectableFields"] = json!(selectable);
+    }
+    Some(this)
 }
 
 /// The schema of a whole object.

@@ -15,7 +15,7 @@ const MAX_PROPERTIES: u32 = 64;
 const KEPT: [&str; 7] = ["description", "enum", "example", "format", "minimum", "maximum", "required"];
 
 /// The structural schema of a type.
-pub(super) fn structural<T: ToSchema>() -> Value {
+pub(crate) fn structural<T: ToSchema>() -> Value {
     let mut named = Vec::new();
     T::schemas(&mut named);
     let named = named.into_iter().map(|(name, schema)| (name, json_of(&schema))).collect();
@@ -71,7 +71,7 @@ fn node(schema: &Value, named: &BTreeMap<String, Value>) -> Value {
 }
 
 /// The part of a schema at `allow.nodes[]`: fields by name, `[]` for the items of a list, `{}` for the values of a map.
-pub(super) fn at<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+pub(crate) fn at<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut here = schema;
     for part in path.split('.').filter(|part| !part.is_empty()) {
         let name = part.trim_end_matches("[]").trim_end_matches("{}");
@@ -86,7 +86,7 @@ pub(super) fn at<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value>
 }
 
 /// Adds keywords to the part of a schema at a path. Whether there is such a part is for a test to say.
-pub(super) fn refine(schema: &mut Value, path: &str, keywords: &Value) -> bool {
+pub(crate) fn refine(schema: &mut Value, path: &str, keywords: &Value) -> bool {
     let (Some(target), Some(keywords)) = (at(schema, path).and_then(Value::as_object_mut), keywords.as_object()) else {
         return false;
     };
@@ -101,7 +101,7 @@ pub(super) fn refine(schema: &mut Value, path: &str, keywords: &Value) -> bool {
 }
 
 /// Gives a bound to whatever has none.
-pub(super) fn bound(schema: &mut Value) {
+pub(crate) fn bound(schema: &mut Value) {
     let Some(here) = schema.as_object_mut() else { return };
     match here.get("type").and_then(Value::as_str) {
         Some("string") if !here.contains_key("enum") => _ = here.entry("maxLength").or_insert(json!(MAX_LENGTH)),

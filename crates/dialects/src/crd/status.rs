@@ -26,6 +26,14 @@ pub(super) fn of(kind: &str) -> Option<Value> {
     Some(schema)
 }
 
+/// The schema of conditions alone, for the status of other systems' kinds.
+pub(crate) fn conditions() -> Value {
+    let schema = of("IPSubnet").unwrap_or_default();
+    let mut conditions = schema["properties"]["conditions"].clone();
+    super::schema::bound(&mut conditions);
+    conditions
+}
+
 /// How a pool is, and how full.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]

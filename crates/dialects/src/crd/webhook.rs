@@ -1,6 +1,7 @@
 //! How API servers are told to ask about Berth's kinds.
 
-use crate::kinds::KindInfo;
+use crate::kinds::{Dialect, KindInfo};
+use crate::spiderpool;
 use serde_json::{Value, json};
 
 /// The name of the registration.
@@ -8,14 +9,23 @@ pub const WEBHOOK: &str = "berth";
 
 /// The ValidatingWebhookConfiguration, without a bundle: the controller puts its own in.
 ///
-/// It is for Berth's own kinds and never for pods. `failurePolicy` is `Ignore`, for all of them: nothing that keeps
+/// It is for Berth's own kinds and Spiderpool's, and never for pods. `failurePolicy` is `Ignore`, for all of them: nothing that keeps
 /// addresses unique depends on an answer, a pool in use is kept by its finalizer, and what should have been refused is
 /// not accepted afterwards. `Fail` would save a mistake from being made while the webhook is down, at the price of a
 /// cluster in which pools cannot be made before the controller runs, nor mended while it does not.
 #[must_use]
 pub fn webhook() -> Value {
     let asked = |info: &&KindInfo| !info.derived;
-    let resources: Vec<&str> = super::kinds().filter(asked).map(|info| info.plural).collect();
+    let resources = |dialect| super::kinds_of(dialect).filter(asked).map(|info| info.plural).collect::<Vec<_>>();
+    let rule = |group: &str, dialect| {
+        json!({
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": resources(dialect),
+            "scope": "*",
+        })
+    };
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -25,13 +35,7 @@ pub fn webhook() -> Value {
             "clientConfig": {
                 "service": { "name": "berth-controller", "namespace": "berth-system", "path": "/validate", "port": 443 },
             },
-            "rules": [{
-                "apiGroups": ["berth.io"],
-                "apiVersions": ["*"],
-                "operations": ["CREATE", "UPDATE", "DELETE"],
-                "resources": resources,
-                "scope": "*",
-            }],
+            "rules": [rule("berth.io", Dialect::Native), rule(spiderpool::GROUP, Dialect::Spiderpool)],
             // What leaves the spec alone (labels, finalizers) is not asked about at all.
             "matchConditions": [{
                 "name": "spec-changes",

@@ -41,8 +41,18 @@ enum WrittenOperator {
 }
 
 impl LabelSelector {
+    /// Labels with exactly these values.
+    pub(crate) const fn labels(&self) -> &BTreeMap<String, String> {
+        &self.match_labels
+    }
+
+    /// Whether there are further conditions.
+    pub(crate) const fn has_expressions(&self) -> bool {
+        !self.match_expressions.is_empty()
+    }
+
     /// The selector of the core; `path` is where this one stands.
-    pub(super) fn lower(self, path: &str) -> Result<Selector, FieldError> {
+    pub(crate) fn lower(self, path: &str) -> Result<Selector, FieldError> {
         for (key, value) in &self.match_labels {
             check_key(key, &format!("{path}.matchLabels"))?;
             check_value(value, &format!("{path}.matchLabels.{key}"))?;

@@ -35,6 +35,8 @@ pub(crate) fn lower(object: &Object) -> Result<Subnet, FieldError> {
         name: object.metadata.name.clone(),
         network: super::network(spec.network)?,
         cidr: spec.cidr.0,
+        available: None,
+        object: berth_core::model::SUBNET_OBJECT,
         gateway: gateway(spec.gateway),
         routes: spec.routes.into_iter().map(Into::into).collect(),
         dns: spec.dns.into(),

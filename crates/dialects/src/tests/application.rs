@@ -133,7 +133,7 @@ fn what_is_not_there_yet_is_told_from_what_never_will_be() {
     let said = bare.plan().expect_err("nobody's").to_string();
     assert!(said.contains("only pods of a controller") && said.contains("berth.io/subnets"), "{said}");
     let said = of_web(&[("berth.io/subnets", "a,b")]).plan().expect_err("no such subnet").to_string();
-    assert!(said.contains("IPSubnet \"b\" does not exist"), "{said}");
+    assert!(said.contains("subnet \"b\" does not exist"), "{said}");
 }
 
 #[test]

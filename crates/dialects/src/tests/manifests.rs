@@ -89,7 +89,8 @@ fn a_bad_manifest_is_refused_with_the_place_and_the_fix() {
             "apiVersion: v1\nkind: Deployment\nmetadata: {name: a}\n".into(),
             2,
             "Deployment \"a\", kind: unknown kind \"Deployment\"; use one of IPPool, IPSubnet, IPReservation, \
-             IPClaim, IPEndpoint, IPBlock, BCSNetPool, BCSNetIP",
+             IPClaim, IPEndpoint, IPBlock, BCSNetPool, BCSNetIP, SpiderIPPool, SpiderSubnet, SpiderReservedIP, \
+             SpiderEndpoint",
         ),
         (
             "apiVersion: v1\nkind: IPPool\nmetadata: {name: a}\n".into(),

@@ -5,6 +5,8 @@ mod native;
 mod pod;
 mod pod_annotations;
 mod pod_attachments;
+mod spiderpool;
+mod spiderpool_pod;
 mod verdicts;
 mod workload;
 

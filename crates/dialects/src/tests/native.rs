@@ -64,6 +64,10 @@ fn every_field_of_a_pool_is_lowered() {
     };
     let ip = |text: &str| text.parse().expect("an address");
     let expected = Pool {
+        object: "IPPool",
+        inherits_routes: true,
+        default_route: false,
+        named_only: false,
         name: "blue".into(),
         network: "red".into(),
         family: Family::V4,
@@ -109,7 +113,7 @@ fn every_field_of_a_pool_is_lowered() {
             attachments: vec!["kube-system/vlan-*".into()],
         },
         quota: Quota { per_namespace: Some(5), namespaces: [("web".to_owned(), 9)].into() },
-        sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)) }),
+        sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)), sets_only: false }),
         lending: Some(Lending { block_len: 26, strict: true, most: None }),
         endpoint_objects: false,
         application: Some(Application {

@@ -3,7 +3,7 @@
 
 use super::annotation::{self, bounded};
 use super::networks::Networks;
-use super::{FIRST_INTERFACE, KEEP_POOL, POOL_SIZE, Pod, SUBNETS};
+use super::{FIRST_INTERFACE, KEEP_POOL, POOL_SIZE, Pod, SUBNETS, spiderpool};
 use crate::field::FieldError;
 use crate::object::check_name;
 use berth_core::addr::Family;
@@ -46,8 +46,14 @@ impl Applications {
 
     /// The pools of a pod's application for an interface, in the order of the subnets that it asks for. There is one of
     /// every family that the subnets have, or it is not all there yet.
-    pub(super) fn pools(&self, pod: &Pod, interface: &str, subnets: &[String]) -> Result<Vec<String>, Error> {
-        let invalid = |reason: String| annotation::of_pod(FieldError::new(SUBNETS, reason), pod);
+    pub(super) fn pools(
+        &self,
+        pod: &Pod,
+        interface: &str,
+        subnets: &[String],
+        key: &str,
+    ) -> Result<Vec<String>, Error> {
+        let invalid = |reason: String| annotation::of_pod(FieldError::new(key, reason), pod);
         let controllers = controllers(pod);
         let Some(application) = controllers.last() else {
             return Err(invalid(
@@ -59,7 +65,7 @@ impl Applications {
         let mut missing: Vec<Family> = Vec::new();
         for name in subnets {
             let family = self.subnets.get(name);
-            let family = family.ok_or_else(|| invalid(format!("IPSubnet {name:?} does not exist; make it first")))?;
+            let family = family.ok_or_else(|| invalid(format!("subnet {name:?} does not exist; make it first")))?;
             missing.push(*family);
         }
         let here = || self.pools.get(&pod.namespace).into_iter().flatten();
@@ -146,6 +152,9 @@ impl Terms {
             let subnets = subnets(annotation::list(text, SUBNETS)?, SUBNETS)?;
             interfaces.insert(0, (FIRST_INTERFACE.to_owned(), subnets));
         }
+        if interfaces.is_empty() {
+            interfaces = spiderpool::subnets(annotations)?;
+        }
         let (size, keep) = if interfaces.is_empty() { (None, false) } else { terms(annotations)? };
         Ok(Self { interfaces, size, keep })
     }
@@ -153,6 +162,9 @@ impl Terms {
 
 /// On what terms pools are wanted.
 pub(super) fn terms(annotations: &BTreeMap<String, String>) -> Result<(Option<Size>, bool), FieldError> {
+    if ![POOL_SIZE, KEEP_POOL].iter().any(|key| annotations.contains_key(*key)) {
+        return spiderpool::terms(annotations);
+    }
     let size = annotation::text(annotations, POOL_SIZE)?.map(str::parse).transpose();
     let size = size.map_err(|reason| FieldError::new(POOL_SIZE, reason))?;
     let keep = match annotation::text(annotations, KEEP_POOL)? {

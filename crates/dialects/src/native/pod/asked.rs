@@ -1,7 +1,8 @@
 //! All that an agent knows about an ADD.
 
-use super::Applications;
+use super::{Applications, application};
 use berth_core::addr::{Cidr, Family};
+use berth_core::apps::Controller;
 use berth_core::labels::Labels;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -44,6 +45,18 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// The controller furthest up, as far as names tell: a Deployment rather than its ReplicaSet.
+    #[must_use]
+    pub fn top_controller(&self) -> Option<Controller> {
+        application::controllers(self).pop()
+    }
+
+    /// Whether it is a pod of a StatefulSet, of whatever group.
+    #[must_use]
+    pub fn is_of_set(&self) -> bool {
+        self.owners.iter().any(|owner| owner.controller && owner.kind == "StatefulSet")
+    }
+
     /// Whether a pod of the same name comes after it, so that keeping its address is of use: a StatefulSet's (of
     /// whatever group: there are several that number their pods), a node's own (a mirror pod), a pod without a
     /// controller, whose name a person chose, and one of any controller that calls it like itself or numbers it. Every

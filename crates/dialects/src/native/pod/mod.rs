@@ -1,15 +1,17 @@
 //! What a pod's interface is to get: the one place where annotations, namespace, node and CNI configuration meet.
 //!
-//! [`plan`] is a pure function from all that a node's agent knows to what it asks of the engine. Five rules are looked
+//! [`plan`] is a pure function from all that a node's agent knows to what it asks of the engine. Rules are looked
 //! at in order, and the first that says anything about an interface wins as a whole:
 //!
 //! | rule | where | module |
 //! |---|---|---|
 //! | 1 | pod annotation `berth.io/networks` | `networks` |
 //! | 2 | pod annotations `berth.io/pools`, `berth.io/addresses`, `berth.io/claim`, `berth.io/subnets`, for the first interface | `rules` |
-//! | 3 | namespace annotations `berth.io/pools` (first interface) and `berth.io/pools.IFNAME` | `rules` |
-//! | 4 | the CNI configuration's own keys | `rules` |
-//! | 5 | the default pools | `rules` |
+//! | 3 | pod annotations of Spiderpool, for every interface | [`spiderpool`] |
+//! | 4 | namespace annotations `berth.io/pools` (first interface) and `berth.io/pools.IFNAME` | `rules` |
+//! | 5 | namespace annotations of Spiderpool | [`spiderpool`] |
+//! | 6 | the CNI configuration's own keys | `rules` |
+//! | 7 | the default pools | `rules` |
 //!
 //! Rules are not mixed and there is no falling through from one to the next: who names a pool that is full wants to hear
 //! that it is full, not to find the pod in another subnet. Inside a rule the pools are tried in the user's order.
@@ -24,6 +26,7 @@ mod attachments;
 mod networks;
 mod routes;
 mod rules;
+pub mod spiderpool;
 mod wish;
 
 pub use application::{Applications, Terms};
@@ -66,6 +69,9 @@ pub const SUBNETS: &str = "berth.io/subnets";
 pub const POOL_SIZE: &str = "berth.io/pool-size";
 /// Pod annotation: whether those pools stay when the application is gone.
 pub const KEEP_POOL: &str = "berth.io/keep-pool";
+
+/// Annotations by which a pod template asks for pools of its application, or may do so.
+pub const ASKING: [&str; 4] = [SUBNETS, NETWORKS, spiderpool::SUBNET, spiderpool::SUBNETS];
 
 /// What to ask of the engine: all of it or none.
 #[derive(Clone, Debug)]
@@ -179,10 +185,12 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         node_cidrs: node.cidrs.clone(),
         attachment: attached.attachment.clone(),
         fleeting: !pod.has_stable_name(),
+        of_set: pod.is_of_set(),
         controllers: application::controllers(pod),
     };
     let groups: Vec<Group> = wish.groups(attached.domain.as_ref());
     let routes = networks.routes(&attached.ifname);
+    let routes = spiderpool::routes(pod, &attached.ifname, routes).map_err(|error| annotation::of_pod(error, pod))?;
     let request = Request { holder, subject, groups };
     Ok(Interface { request, claim: wish.claim, routes, decided_by, rule: words, domain: attached.domain.clone() })
 }

@@ -57,6 +57,7 @@ impl Entry {
         let claim = self.claim.as_ref().map(|text| ClaimRef::read(text, &path, namespace)).transpose()?;
         Ok(Wish {
             pools: self.pools.clone(),
+            by_family: Vec::new(),
             addresses: self.addresses.clone(),
             ranges: Vec::new(),
             families: self.families.clone(),
@@ -144,12 +145,12 @@ impl Networks {
             None if elsewhere => DefaultRoute::Elsewhere,
             None => DefaultRoute::AsPools,
         };
-        Routes { default, extra: own.map(|entry| entry.routes.clone()).unwrap_or_default() }
+        Routes { default, extra: own.map(|entry| entry.routes.clone()).unwrap_or_default(), reachable: Vec::new() }
     }
 }
 
 /// The name that a runtime gives to the `i`th interface.
-fn in_order(i: usize) -> String {
+pub(super) fn in_order(i: usize) -> String {
     if i == 0 { FIRST_INTERFACE.to_owned() } else { format!("net{i}") }
 }
 

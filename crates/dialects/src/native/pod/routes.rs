@@ -23,6 +23,8 @@ pub struct Routes {
     pub default: DefaultRoute,
     /// The pod's own routes for the interface.
     pub extra: Vec<Route>,
+    /// Routes of the pod for whichever interface has their gateway in its subnet.
+    pub reachable: Vec<Route>,
 }
 
 impl Routes {
@@ -32,7 +34,10 @@ impl Routes {
         if self.default == DefaultRoute::Elsewhere {
             outcome.routes.retain(|route| !is_default(route));
         }
-        for own in &self.extra {
+        let neighbours: Vec<Cidr> =
+            outcome.given.iter().map(|given| Cidr::containing(given.address(), given.prefix_len)).collect();
+        let near = |route: &&Route| route.gw.is_some_and(|gw| neighbours.iter().any(|cidr| cidr.contains(gw)));
+        for own in self.extra.iter().chain(self.reachable.iter().filter(near)) {
             outcome.routes.retain(|route| !same_place(route, own));
             outcome.routes.push(own.clone());
         }

@@ -1,9 +1,11 @@
-//! The five rules, in order: which one speaks of an interface, what it asks for, and how to say so.
+//! The rules, in order: which one speaks of an interface, what it asks for, and how to say so.
 
 use super::annotation::{self, of_namespace, of_pod};
 use super::networks::Networks;
 use super::wish::{ClaimRef, Wish};
-use super::{ADDRESSES, Asked, Attached, CLAIM, FIRST_INTERFACE, NETWORKS, POOLS, Pod, SUBNETS, application};
+use super::{
+    ADDRESSES, Asked, Attached, CLAIM, FIRST_INTERFACE, NETWORKS, POOLS, Pod, SUBNETS, application, spiderpool,
+};
 use crate::field::FieldError;
 use berth_core::addr::Range;
 use berth_core::error::Error;
@@ -15,15 +17,27 @@ pub enum Rule {
     Networks,
     /// The pod's annotations for its first interface.
     Pod,
+    /// The pod's annotations of Spiderpool.
+    Spiderpool,
     /// The namespace's annotations.
     Namespace,
+    /// The namespace's annotations of Spiderpool.
+    SpiderpoolNamespace,
     /// The CNI configuration.
     Configuration,
     /// The default pools.
     Default,
 }
 
-const ORDER: [Rule; 5] = [Rule::Networks, Rule::Pod, Rule::Namespace, Rule::Configuration, Rule::Default];
+const ORDER: [Rule; 7] = [
+    Rule::Networks,
+    Rule::Pod,
+    Rule::Spiderpool,
+    Rule::Namespace,
+    Rule::SpiderpoolNamespace,
+    Rule::Configuration,
+    Rule::Default,
+];
 
 /// What came of the rules for one interface.
 pub(super) struct Decision {
@@ -60,7 +74,9 @@ pub(super) fn decide(asked: &Asked<'_>, attached: &Attached, networks: &Networks
     let mut wish = read(rule, asked, attached, networks)?;
     if !wish.subnets.is_empty() {
         application::terms(&asked.pod.annotations).map_err(|error| of_pod(error, asked.pod))?;
-        wish.pools = asked.applications.pools(asked.pod, &attached.ifname, &wish.subnets)?;
+        let spider = spiderpool::speaks(asked.pod, &attached.ifname).filter(|_| rule == Rule::Spiderpool);
+        let key = spider.unwrap_or(SUBNETS);
+        wish.pools = asked.applications.pools(asked.pod, &attached.ifname, &wish.subnets, key)?;
     }
     let mut words = format!("{}: {what} asks for {wish}", attached.ifname);
     if rule == Rule::Default {
@@ -97,6 +113,14 @@ fn voice(rule: Rule, asked: &Asked<'_>, attached: &Attached, networks: &Networks
                 keys => Voice::Silent(format!("pod annotation {} (for {FIRST_INTERFACE} only)", keys.join(" with "))),
             }
         }
+        Rule::Spiderpool => match spiderpool::speaks(asked.pod, ifname) {
+            Some(key) => Voice::Speaks(format!("pod annotation {key}")),
+            None => Voice::Absent,
+        },
+        Rule::SpiderpoolNamespace => match &spiderpool::namespace_speaks(asked.namespace)[..] {
+            [] => Voice::Absent,
+            keys => Voice::Speaks(format!("namespace annotation {}", keys.join(" with "))),
+        },
         Rule::Namespace => match namespace_key(asked, ifname) {
             Some(key) => Voice::Speaks(format!("namespace annotation {key}")),
             None if asked.namespace.annotations.contains_key(POOLS) => {
@@ -141,6 +165,10 @@ fn read(rule: Rule, asked: &Asked<'_>, attached: &Attached, networks: &Networks)
             wish.map(Option::unwrap_or_default).map_err(|error| of_pod(error, pod))
         }
         Rule::Pod => pod_wish(pod).map_err(|error| of_pod(error, pod)),
+        Rule::Spiderpool => spiderpool::wish(pod, &attached.ifname).map_err(|error| of_pod(error, pod)),
+        Rule::SpiderpoolNamespace => {
+            spiderpool::namespace_wish(asked.namespace).map_err(|error| of_namespace(error, pod))
+        }
         Rule::Namespace => namespace_wish(asked, attached).map_err(|error| of_namespace(error, pod)),
         Rule::Configuration => configured(attached, &pod.namespace).map_err(|error| {
             let field = format!("CNI network {:?}, {}", attached.network, error.path);

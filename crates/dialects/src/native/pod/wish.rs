@@ -37,6 +37,8 @@ impl ClaimRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) pools: Vec<String>,
+    /// Pools of one family each, in place of the former: one address of each family.
+    pub(super) by_family: Vec<(Family, Vec<String>)>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) ranges: Vec<Vec<Range>>,
     pub(super) families: Vec<Family>,
@@ -50,6 +52,15 @@ impl Wish {
     pub(super) fn groups(&self, domain: Option<&String>) -> Vec<Group> {
         if self.claim.is_some() {
             return Vec::new();
+        }
+        if !self.by_family.is_empty() {
+            let group = |(family, pools): &(Family, Vec<String>)| Group {
+                pools: pools.clone(),
+                network: domain.cloned(),
+                families: vec![*family],
+                ..Group::default()
+            };
+            return self.by_family.iter().map(group).collect();
         }
         let base = Group { pools: self.pools.clone(), network: domain.cloned(), ..Group::default() };
         if !self.addresses.is_empty() {
@@ -66,6 +77,10 @@ impl fmt::Display for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(ClaimRef { namespace, name }) = &self.claim {
             return write!(f, "claim {namespace}/{name}");
+        }
+        if !self.by_family.is_empty() {
+            let one = |(family, pools): &(Family, Vec<String>)| format!("{family} of {}", pools.join(", then "));
+            return f.write_str(&self.by_family.iter().map(one).collect::<Vec<_>>().join(" and "));
         }
         let pools = match &self.pools[..] {
             [] => "the default pools".to_owned(),
