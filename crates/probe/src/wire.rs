@@ -4,7 +4,7 @@ use crate::frame::{Mac, Word, announcement, overheard, probe};
 use crate::schedule::Schedule;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::LinkAddr;
+use nix::sys::socket::{LinkAddr, MsgFlags, recvfrom, sendto};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, eth, recv, send, socket_with};
@@ -62,6 +62,7 @@ impl From<Errno> for WireError {
 #[derive(Debug)]
 pub struct Wire {
     socket: OwnedFd,
+    link: LinkAddr,
     own: Mac,
 }
 
@@ -93,7 +94,7 @@ impl Wire {
         for _ in 0..LOOKS {
             // Not only the carrier: a bridge on the other side lets nothing through before it has seen it too.
             if flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING) {
-                return Ok(Self { socket: listen(&link)?, own });
+                return Ok(Self { socket: listen()?, link, own });
             }
             thread::sleep(LOOK);
             (link, flags) = look(ifname)?;
@@ -142,8 +143,11 @@ impl Wire {
     }
 
     fn send(&self, frame: &[u8]) -> io::Result<()> {
-        rustix::io::retry_on_intr(|| send(&self.socket, frame, SendFlags::empty()))?;
-        Ok(())
+        // The address that the kernel described the interface with is just what a frame is sent to.
+        match sendto(self.socket.as_raw_fd(), frame, &self.link, MsgFlags::empty()) {
+            Err(nix::Error::EINTR) => self.send(frame),
+            sent => Ok(sent.map(drop)?),
+        }
     }
 
     /// The next frame that says something; nothing if there is none within the pause, or it is about something else.
@@ -156,9 +160,12 @@ impl Wire {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((len, _)) => Ok(overheard(&buffer[..len], self.own)),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
+            Ok((len, from)) if from.is_some_and(|from| from.ifindex() == self.link.ifindex()) => {
+                Ok(overheard(&buffer[..len], self.own))
+            }
+            // Another interface of the container, where the same addresses may mean something else.
+            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -172,19 +179,11 @@ fn look(ifname: &str) -> Result<(LinkAddr, InterfaceFlags), WireError> {
     links.next().ok_or_else(|| WireError::Absent(ifname.to_owned()))
 }
 
-/// A socket that hears all frames of an interface.
-fn listen(link: &LinkAddr) -> Result<OwnedFd, WireError> {
-    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL))?;
-    // The address that the kernel described the interface with is just what a packet socket is bound to.
-    nix::sys::socket::bind(socket.as_raw_fd(), link).map_err(io::Error::from)?;
-    // What came in before, from other interfaces too, answers nobody.
-    let mut buffer = [0; 64];
-    for _ in 0..1024 {
-        if recv(&socket, &mut buffer, RecvFlags::DONTWAIT).is_err() {
-            break;
-        }
-    }
-    Ok(socket)
+/// A socket that hears all frames. It is not bound to its interface: that takes the kernel some ten milliseconds, for which
+/// it waits until nobody looks at the unbound socket any more.
+fn listen() -> Result<OwnedFd, WireError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(eth::ALL))?)
 }
 
 /// Brings an interface up: one netlink message, and the kernel's answer.
