@@ -18,8 +18,8 @@ pub const SOON: &str = "pod-gone=1s,pod-replaced=1s,pod-ended=1s,pod-stuck=1s,no
 pub struct Stage {
     /// Where the webhook is asked.
     webhook: SocketAddr,
-    /// How the controller is started.
-    reclaim: String,
+    /// What the controller is told beyond that.
+    arguments: Vec<String>,
     controller: Arc<Mutex<Option<Controller>>>,
     /// The kubelets of all nodes.
     pub kubelets: Kubelets,
@@ -28,12 +28,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage whose controller is yet to be [started](Self::start_controller), with these times to reclaim.
+    /// A stage whose controller is yet to be [started](Self::start_controller), with these arguments.
     ///
     /// # Panics
     /// If it does not start.
     #[must_use]
-    pub fn set(reclaim: &str) -> Option<Self> {
+    pub fn set(arguments: &[&str]) -> Option<Self> {
         let world = World::start_with_controllers()?;
         let kubelets = Kubelets::start(&world.plane.kubeconfig());
         // The address of this control plane, which is this process' own, so that the port can be had again.
@@ -41,7 +41,8 @@ impl Stage {
         let webhook = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
         let controller = Arc::default();
         restart_what_ends(&controller);
-        Some(Self { webhook, reclaim: reclaim.to_owned(), controller, kubelets, world })
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Some(Self { webhook, arguments, controller, kubelets, world })
     }
 
     /// The one stage of this test program, with everything started. It ends with the program.
@@ -49,7 +50,7 @@ impl Stage {
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Stage>> = OnceLock::new();
         let start = || {
-            let stage = Self::set(SOON)?;
+            let stage = Self::set(&["--reclaim", SOON])?;
             stage.start_controller();
             stage.ask_webhook();
             Some(stage)
@@ -66,7 +67,8 @@ impl Stage {
         // Killed, if it runs.
         drop(controller.take());
         let (listen, name) = (self.webhook.to_string(), self.webhook.ip().to_string());
-        let args = ["--reclaim", &self.reclaim, "--webhook", &listen, "--webhook-name", &name];
+        let mut args = vec!["--webhook", &listen, "--webhook-name", &name];
+        args.extend(self.arguments.iter().map(String::as_str));
         *controller = Some(self.world.controller("r1", &args));
     }
 

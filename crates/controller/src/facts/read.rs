@@ -56,11 +56,15 @@ impl PodFacts {
 
     /// What a holder that names this pod by name and UID is to make of it.
     pub(crate) fn seen_by(&self, uid: &str) -> Pod {
-        let meant = uid.is_empty() || self.uids.iter().any(|own| own == uid);
-        match (meant, self.on_host) {
-            (true, _) => Pod::There(self.life.clone()),
-            (false, true) => Pod::OnHost,
-            (false, false) => Pod::Replaced,
+        // What is kept for a pod that is away names none: whoever has the name then is meant, if it asks for addresses.
+        if self.uids.iter().any(|own| own == uid) {
+            Pod::There(self.life.clone())
+        } else if self.on_host {
+            Pod::OnHost
+        } else if uid.is_empty() {
+            Pod::There(self.life.clone())
+        } else {
+            Pod::Replaced
         }
     }
 }
@@ -179,6 +183,7 @@ mod tests {
         let facts = pod(json!({"metadata": {"uid": "u1"}, "spec": {"containers": [], "hostNetwork": true}}));
         assert!(matches!(facts.seen_by("u1"), Pod::There(_)));
         assert_eq!(facts.seen_by("u2"), Pod::OnHost);
+        assert_eq!(facts.seen_by(""), Pod::OnHost);
     }
 
     #[test]
