@@ -37,8 +37,7 @@ fn start(case: &Case<'_>) -> [Arc<Agent>; 2] {
 
 #[test]
 fn r00001_to_r00006_g00008_g00009_and_i00024_whatever_restarts_pods_start_and_addresses_come_back() {
-    // That the time of a pod which nobody ends is over is no event: an audit finds it.
-    let Some(stage) = Stage::set(&["--reclaim", SOON, "--audit", "2s"]) else { return };
+    let Some(stage) = Stage::set(&["--reclaim", SOON]) else { return };
     let case = Case::on(&stage);
     let nodes = start(&case);
     let plane = &stage.world.plane;

@@ -16,7 +16,7 @@ use crate::world::World;
 use berth_core::block::{BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::ipam::{Ipam, Lease};
-use berth_core::reclaim::{Class, Node, Times, Verdict, judge};
+use berth_core::reclaim::{Class, Node, Times, Verdict, again_at, judge};
 use berth_core::time::Time;
 use berth_kube::store::Touched;
 use berth_kube::watch::Changes;
@@ -42,6 +42,8 @@ pub(crate) struct Reclaim {
     audit: Duration,
     index: Index,
     suspects: Suspects,
+    /// When blocks are to be looked at again, whatever happens.
+    alarms: BTreeMap<BlockKey, Time>,
     /// Leases of nodes that are gone, and since when.
     leases: HashMap<(String, String), Instant>,
     /// Whether that may have changed: a node came or went, a lease was given or returned.
@@ -71,6 +73,7 @@ impl Reclaim {
             claims: mirrors.claims.changes(),
             index: Index::default(),
             suspects: Suspects::default(),
+            alarms: BTreeMap::new(),
             leases: HashMap::new(),
             leases_changed: true,
             audited: None,
@@ -95,8 +98,9 @@ impl Reclaim {
         let next_audit = self.audited.map_or(Duration::ZERO, |last| self.audit.saturating_sub(last.elapsed()));
         let leases = self.times.of(Class::NodeGone).filter(|_| !self.leases.is_empty());
         let due = self.suspects.next_due(&self.times, now).into_iter().chain(leases).min().unwrap_or(next_audit);
+        let alarm = self.alarms.values().min().map_or(next_audit, |at| at.since(berth_server::now()));
         // What is due but could not be freed is tried again, though not at once.
-        due.min(next_audit).max(Duration::from_millis(500))
+        due.min(next_audit).min(alarm).max(Duration::from_millis(500))
     }
 
     /// The blocks that something has happened to, or to whoever has addresses in them.
@@ -113,6 +117,8 @@ impl Reclaim {
                 self.index.put(key, ipam.block(key));
             }
         });
+        let rung = berth_server::now();
+        keys.extend(self.alarms.iter().filter(|(_, at)| **at <= rung).map(|(key, _)| key.clone()));
         self.leases_changed |= keys.iter().any(|key| key.plane.leases_of().is_some());
         let index = &self.index;
         for key in self.pods.take() {
@@ -137,12 +143,16 @@ impl Reclaim {
     /// Judges the slots of these blocks by what the mirrors know.
     fn look(&mut self, keys: &BTreeSet<BlockKey>, now: Instant) {
         let world = &self.world;
-        let found: Vec<(BlockKey, Vec<Suspect>)> = world.engine.read(|ipam| {
-            let judged = |key: &BlockKey| (key.clone(), suspects_in(&world.mirrors, ipam, key, berth_server::now()));
+        let found: Vec<(BlockKey, Judged)> = world.engine.read(|ipam| {
+            let judged = |key: &BlockKey| (key.clone(), judge_block(&world.mirrors, ipam, key, berth_server::now()));
             keys.iter().map(judged).collect()
         });
-        for (key, suspects) in found {
+        for (key, Judged { suspects, again_at }) in found {
             self.suspects.look(&key, suspects, now);
+            match again_at {
+                Some(at) => drop(self.alarms.insert(key, at)),
+                None => drop(self.alarms.remove(&key)),
+            }
         }
     }
 
@@ -298,24 +308,30 @@ fn free(world: &World, suspects: Vec<Suspect>) -> Result<Vec<Option<IpAddr>>, Er
     })
 }
 
-fn suspects_in(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Vec<Suspect> {
+/// What is to be made of a block.
+#[derive(Default)]
+struct Judged {
+    suspects: Vec<Suspect>,
+    /// When it is to be judged again, whatever happens.
+    again_at: Option<Time>,
+}
+
+fn judge_block(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Judged {
+    let mut judged = Judged::default();
     // Who leases what is another question.
-    if key.plane.leases_of().is_some() {
-        return Vec::new();
+    let Some(block) = ipam.block(key).filter(|_| key.plane.leases_of().is_none()) else { return judged };
+    for (slot, view) in block.slots().filter(|(_, view)| view.state != State::Released) {
+        let (known, lessee) = (view.to_slot(), ipam.lessee_of(key, slot));
+        let facts = about(look, &known, lessee.as_deref());
+        judged.again_at = judged.again_at.into_iter().chain(again_at(&known, &facts, now)).min();
+        let (class, only_forget) = match judge(&known, &facts, now) {
+            Verdict::Keep(_) => continue,
+            Verdict::Free(class) => (class, false),
+            Verdict::Forget(class) => (class, true),
+        };
+        judged.suspects.push(Suspect { key: key.clone(), slot, judged: known, class, only_forget });
     }
-    let Some(block) = ipam.block(key) else { return Vec::new() };
-    let taken = block.slots().filter(|(_, view)| view.state != State::Released);
-    taken
-        .filter_map(|(slot, view)| {
-            let (judged, lessee) = (view.to_slot(), ipam.lessee_of(key, slot));
-            let (class, only_forget) = match judge(&judged, &about(look, &judged, lessee.as_deref()), now) {
-                Verdict::Keep(_) => return None,
-                Verdict::Free(class) => (class, false),
-                Verdict::Forget(class) => (class, true),
-            };
-            Some(Suspect { key: key.clone(), slot, judged, class, only_forget })
-        })
-        .collect()
+    judged
 }
 
 /// What would come back now, whatever its time, and why; freed unless it is only asked for. A class that never comes back
@@ -328,7 +344,8 @@ pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Va
     let look = || -> Vec<Suspect> {
         world.refresh();
         world.engine.read(|ipam| {
-            keys.iter().flat_map(|key| suspects_in(&world.mirrors, ipam, key, berth_server::now())).collect()
+            let suspects = |key| judge_block(&world.mirrors, ipam, key, berth_server::now()).suspects;
+            keys.iter().flat_map(suspects).collect()
         })
     };
     let first = look();

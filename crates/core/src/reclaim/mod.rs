@@ -116,6 +116,16 @@ pub fn judge(slot: &Slot, facts: &Facts, now: Time) -> Verdict {
     }
 }
 
+/// When a slot is to be judged again though nothing happens: a time that is waited for will be over then.
+#[must_use]
+pub fn again_at(slot: &Slot, facts: &Facts, now: Time) -> Option<Time> {
+    let deadline = match &facts.pod {
+        Pod::There(life) => life.deadline,
+        _ => None,
+    };
+    [slot.until, deadline].into_iter().flatten().filter(|time| *time > now).min()
+}
+
 /// A slot that is kept for somebody who is away.
 const fn away(facts: &Facts) -> Verdict {
     match (facts.keeper, &facts.pod) {

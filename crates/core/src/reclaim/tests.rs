@@ -242,3 +242,15 @@ mod carried_out {
         assert!(ipam.leases("p").is_empty());
     }
 }
+
+#[test]
+fn a_time_that_is_waited_for_is_looked_at_when_it_is_over() {
+    let now = Time::from_secs(100);
+    let mut slot = Slot::active(Holder::default(), Time::from_secs(1));
+    let facts = |deadline| Facts { pod: life(false, deadline, true), ..Facts::default() };
+    assert_eq!(again_at(&slot, &Facts::default(), now), None);
+    assert_eq!(again_at(&slot, &facts(Some(130)), now), Some(Time::from_secs(130)));
+    assert_eq!(again_at(&slot, &facts(Some(100)), now), None, "it is over");
+    slot.until = Some(Time::from_secs(120));
+    assert_eq!(again_at(&slot, &facts(Some(130)), now), Some(Time::from_secs(120)));
+}
