@@ -78,7 +78,9 @@ pub struct CrdsArgs {
 
 /// Arguments of `berth install-cni`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  berth install-cni --to /opt/cni/bin")]
+#[command(after_help = "Examples:\n  \
+        berth install-cni --to /opt/cni/bin\n  \
+        berth install-cni --also-as spiderpool        for networks with ipam.type spiderpool")]
 pub struct InstallCniArgs {
     /// The directory of the runtime's CNI plugins
     #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
@@ -86,6 +88,9 @@ pub struct InstallCniArgs {
     /// The plugin; `berth-cni` beside this binary if absent
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Install it under this name too: `spiderpool`, `host-local`; may be given again
+    #[arg(long, value_name = "NAME", value_parser = ["spiderpool", "host-local"])]
+    pub also_as: Vec<String>,
 }
 
 /// Arguments of `berth completions`.

@@ -20,17 +20,19 @@ pub(super) fn run(args: &InstallCniArgs, ui: &mut Ui) -> Result<()> {
         Some(from) => from.clone(),
         None => sibling()?,
     };
-    let to = args.to.join(PLUGIN);
     fs::create_dir_all(&args.to).map_err(|error| Error::file(&args.to, &error))?;
-    let beside = args.to.join(format!(".{PLUGIN}.{}", std::process::id()));
-    let source = File::open(&from).map_err(|error| Error::file(&from, &error))?;
-    let placed = place(source, &beside, &to);
-    if placed.is_err() {
-        // Best effort: what counts is why it failed.
-        let _ = fs::remove_file(&beside);
+    for name in [PLUGIN].into_iter().chain(args.also_as.iter().map(String::as_str)) {
+        let to = args.to.join(name);
+        let beside = args.to.join(format!(".{name}.{}", std::process::id()));
+        let source = File::open(&from).map_err(|error| Error::file(&from, &error))?;
+        let placed = place(source, &beside, &to);
+        if placed.is_err() {
+            // Best effort: what counts is why it failed.
+            let _ = fs::remove_file(&beside);
+        }
+        placed.map_err(|error| Error::file(&to, &error))?;
+        ui.note(&format!("{} is installed.", to.display()));
     }
-    placed.map_err(|error| Error::file(&to, &error))?;
-    ui.note(&format!("{} is installed.", to.display()));
     Ok(())
 }
 
@@ -56,10 +58,27 @@ mod tests {
     use super::*;
     use crate::args::{Color, Global};
 
-    fn install(from: &Path, to: &Path) -> Result<()> {
+    fn install_as(from: &Path, to: &Path, names: &[&str]) -> Result<()> {
         let global = Global { server: String::new(), color: Color::Never, quiet: true };
-        let args = InstallCniArgs { to: to.to_owned(), from: Some(from.to_owned()) };
+        let also_as = names.iter().map(|&name| name.to_owned()).collect();
+        let args = InstallCniArgs { to: to.to_owned(), from: Some(from.to_owned()), also_as };
         run(&args, &mut Ui::of_process(&global))
+    }
+
+    fn install(from: &Path, to: &Path) -> Result<()> {
+        install_as(from, to, &[])
+    }
+
+    #[test]
+    fn it_goes_by_other_names_too() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (from, to) = (dir.path().join("new"), dir.path().join("bin"));
+        fs::write(&from, "plugin").expect("written");
+        install_as(&from, &to, &["spiderpool"]).expect("installed");
+        for name in [PLUGIN, "spiderpool"] {
+            assert_eq!(fs::read_to_string(to.join(name)).expect("read"), "plugin");
+        }
+        assert_eq!(fs::read_dir(&to).expect("listed").count(), 2);
     }
 
     #[test]

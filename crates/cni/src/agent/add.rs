@@ -37,6 +37,10 @@ pub(crate) fn add(
         Response::Error(error) => return Err(error),
         Response::Done => return Err(unexpected()),
     };
+    if ipam.clean_gateway {
+        result.ips.iter_mut().for_each(|ip| ip.gateway = None);
+        result.routes.retain(|route| !matches!(route.dst.as_str(), "0.0.0.0/0" | "::/0"));
+    }
     for route in ipam.routes {
         if !result.routes.contains(&route) {
             result.routes.push(route);

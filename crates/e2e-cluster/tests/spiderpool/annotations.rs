@@ -263,3 +263,32 @@ fn a00016_a_second_interface_that_finds_nothing_drains_no_pool() {
     let free = place.pod("free", &[(IPPOOL, r#"{"ipv4":["nN-a"]}"#)], None);
     assert_eq!(place.addresses(&free, "free", "eth0"), ["10.116.0.11/24"], "nothing was taken by what failed");
 }
+
+#[test]
+fn the_plugin_is_configured_in_spiderpools_words() {
+    let Some(place) = Place::new(120) else { return };
+    let pod = place.pod("plain", &[], None);
+    let add = |container: &str, keys: Value| {
+        let mut ipam = json!({"type": "spiderpool", "log_level": "DEBUG", "log_file_max_size": "100",
+            "ipam_unix_socket_path": "/var/run/spidernet/spiderpool.sock"});
+        ipam.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        place.agent.call("ADD", &pod, container, "eth0").run(&place.agent.config(&ipam))
+    };
+    let pools = json!({"default_ipv4_ippool": ["n120-b"], "default_ipv6_ippool": ["n120-s*"]});
+    let ran = until("the pools to be known", || Some(add("c1", pools.clone())).filter(|ran| ran.code == 0));
+    assert_eq!(ran.addresses(), ["10.120.1.10/24", "fd00:120::10/64"]);
+    let said = ran.json();
+    assert_eq!(said["ips"][0]["gateway"], "10.120.1.1");
+    assert!(said["routes"].to_string().contains("0.0.0.0/0"), "{said}");
+    let said = add("c2", json!({"default_ipv4_ippool": ["n120-b"], "clean_gateway": true})).json();
+    assert!(said["ips"][0].get("gateway").is_none() && !said["routes"].to_string().contains("0.0.0.0/0"), "{said}");
+    let refused = add("c3", json!({"match_master_subnet": true}));
+    assert!(refused.code != 0 && refused.json()["msg"].as_str().unwrap().contains("match_master_subnet"));
+    for container in ["c1", "c2"] {
+        place
+            .agent
+            .call("DEL", &pod, container, "eth0")
+            .run(&place.agent.config(&json!({"type": "spiderpool"})))
+            .silent();
+    }
+}

@@ -3,6 +3,7 @@
 use super::object::{Object, invalid};
 use crate::cni::{Dns, Error, Route, code};
 use crate::protocol::Family;
+use serde_json::value::RawValue;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -34,6 +35,8 @@ pub struct Ipam {
     pub resolv_conf: Option<PathBuf>,
     /// `dns`: settings that replace those of the subnet and of `resolvConf`.
     pub dns: Option<Dns>,
+    /// Neither gateway nor default route come along with the addresses; for configurations in other words than Berth's.
+    pub clean_gateway: bool,
 }
 
 /// The keys above, for the check of unknown keys and for its hint.
@@ -42,7 +45,7 @@ const KNOWN: [&str; 9] =
 
 /// Keys that are not Berth's but are found in `ipam` for good reasons: the plugin above reads `type`, and some
 /// runtimes copy the three others down from the configuration around it.
-const OTHERS: [&str; 4] = ["type", "name", "cniVersion", "capabilities"];
+pub(super) const OTHERS: [&str; 4] = ["type", "name", "cniVersion", "capabilities"];
 
 impl Ipam {
     /// Reads the section; an unknown key is an error, since it is a typo or a setting of another plugin that the user
@@ -50,10 +53,8 @@ impl Ipam {
     pub(super) fn read(object: &Object<'_>) -> Result<Self, Error> {
         let known = |key: &str| KNOWN.iter().chain(&OTHERS).any(|name| name.eq_ignore_ascii_case(key));
         if let Some((key, value)) = object.entries().find(|(key, _)| !known(key)) {
-            let value = abridged(value.get());
-            let msg = format!("unsupported field in the ipam section of the network config: {key:?}: {value}");
             let hint = format!("Berth knows {}; where addresses come from is said in pools", KNOWN.join(", "));
-            return Err(Error::new(code::UNSUPPORTED_FIELD, msg).hint(hint));
+            return Err(unsupported(key, value).hint(hint));
         }
         let routes: Vec<Route> = object.list("routes", "ipam.routes")?;
         for (index, route) in routes.iter().enumerate() {
@@ -69,8 +70,16 @@ impl Ipam {
             routes,
             resolv_conf: object.read("resolvConf", "ipam.resolvConf")?,
             dns: object.read("dns", "ipam.dns")?,
+            clean_gateway: false,
         })
     }
+}
+
+/// The error for a key that nobody here knows.
+pub(super) fn unsupported(key: &str, value: &RawValue) -> Error {
+    let value = abridged(value.get());
+    let msg = format!("unsupported field in the ipam section of the network config: {key:?}: {value}");
+    Error::new(code::UNSUPPORTED_FIELD, msg)
 }
 
 /// The longest path that fits the kernel's address of a unix socket.
@@ -88,7 +97,7 @@ pub(super) fn socket(object: &Object<'_>) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-fn wait_seconds(object: &Object<'_>) -> Result<u8, Error> {
+pub(super) fn wait_seconds(object: &Object<'_>) -> Result<u8, Error> {
     match object.read("waitSeconds", "ipam.waitSeconds")? {
         Some(given) if given > LONGEST_WAIT_SECONDS => {
             Err(invalid("ipam.waitSeconds", &format_args!("{given} is more than {LONGEST_WAIT_SECONDS}")))

@@ -7,6 +7,7 @@
 mod ipam;
 mod object;
 mod requested;
+mod spiderpool;
 
 pub use ipam::{DEFAULT_SOCKET, Ipam};
 pub use object::Object;
@@ -82,13 +83,17 @@ impl<'a> NetConf<'a> {
         ipam::socket(&ipam)
     }
 
-    /// All of `ipam`, in Berth's own keys.
+    /// All of `ipam`, in Berth's own keys or, with the type of its plugin, in Spiderpool's.
     ///
     /// # Errors
     /// [`code::INVALID_CONFIG`] if it is missing or wrong, [`code::UNSUPPORTED_FIELD`] for a key Berth does not know.
     pub fn ipam(&self) -> Result<Ipam, Error> {
         let missing = || Error::new(code::INVALID_CONFIG, "IPAM config missing 'ipam' key");
-        Ipam::read(&self.object.read("ipam", "ipam")?.ok_or_else(missing)?)
+        let ipam: Object<'_> = self.object.read("ipam", "ipam")?.ok_or_else(missing)?;
+        match ipam.read::<String>("type", "ipam.type")?.as_deref() {
+            Some(spiderpool::TYPE) => spiderpool::read(&ipam),
+            _ => Ipam::read(&ipam),
+        }
     }
 
     /// The addresses and ranges asked for in `args.cni` and `runtimeConfig`.

@@ -23,6 +23,8 @@ pub const SELECTED_FIRST: &str = "v1.multus-cni.io/default-network";
 const FIRST_NAMESPACE: &str = "kube-system";
 /// The IPAM plugin whose interfaces are ours.
 const PLUGIN: &str = "berth-cni";
+/// The name it goes by where Spiderpool was before.
+const AS_SPIDERPOOL: &str = "spiderpool";
 /// The longest configuration that is read.
 const MAX_CONFIG_BYTES: usize = 64 << 10;
 
@@ -167,7 +169,9 @@ impl Selected {
     /// The plugin's configuration: one of a list gets the name of the list, a nameless one that of its definition; and
     /// what the pod asks for is put in where the configuration allows it.
     fn as_plugin_sees_it(&self, config: &Map<String, Value>) -> Result<Map<String, Value>, String> {
-        let ours = |plugin: &&Map<String, Value>| plugin.get("ipam").is_some_and(|ipam| ipam["type"] == PLUGIN);
+        let ours = |plugin: &&Map<String, Value>| {
+            plugin.get("ipam").is_some_and(|ipam| ipam["type"] == PLUGIN || ipam["type"] == AS_SPIDERPOOL)
+        };
         let plugin = match config.get("plugins") {
             None => Some(config).filter(ours),
             Some(plugins) => plugins.as_array().into_iter().flatten().filter_map(Value::as_object).find(ours),
