@@ -7,6 +7,7 @@ mod detect;
 mod host_local;
 mod leases;
 mod report;
+mod spiderpool;
 mod stats;
 
 use crate::packages::{self, NODE_PACKAGES};
@@ -31,6 +32,8 @@ enum What {
     Detect(detect::Args),
     /// Many agents in a cluster: a real API server, their sockets, what a pod costs it
     Cluster(ClusterArgs),
+    /// Agents that speak the socket API of spiderpool-agent, whosever they are, with the same pods
+    Spiderpool(spiderpool::Args),
     /// Real pods on three real nodes, beside host-local: until all are ready, and until all addresses are free; root
     Pods(PodsArgs),
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Engine => engine(),
         What::Detect(args) => detect::run(args),
         What::Cluster(args) => cluster(args),
+        What::Spiderpool(args) => spiderpool::run(args),
         What::Pods(args) => pods(args),
     }
 }
