@@ -1,7 +1,7 @@
 //! `berth controller` and `berth reclaim`.
 
 use crate::serve::log_format;
-use berth_cli::args::{ControllerArgs, ReclaimArgs, UninstallArgs};
+use berth_cli::args::{ControllerArgs, ReclaimArgs, SpiderpoolArgs, UninstallArgs};
 use berth_cli::ui::Ui;
 use berth_controller::{Class, ControllerOptions, Times, WebhookOptions};
 
@@ -47,6 +47,16 @@ pub(crate) fn reclaim(args: &ReclaimArgs, ui: &mut Ui) -> u8 {
     let connect = Connect::as_kubectl(args.kubeconfig.clone());
     match berth_controller::reclaim_now(&connect, args.dry_run) {
         Ok(answer) => berth_cli::reclaimed(answer, args, ui),
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+pub(crate) fn import_spiderpool(args: &SpiderpoolArgs, ui: &mut Ui) -> u8 {
+    match berth_controller::import_spiderpool(&Connect::as_kubectl(args.kubeconfig.clone()), args.apply) {
+        Ok(answer) => berth_cli::taken_over(answer, args, ui),
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);
             1

@@ -5,7 +5,7 @@ mod controller;
 mod generate;
 mod serve;
 
-use berth_cli::args::{ClientCommand, Command, ExplainArgs, ExplainWhat};
+use berth_cli::args::{ClientCommand, Command, ExplainArgs, ExplainWhat, ImportSource};
 use berth_cli::ui::Ui;
 use std::process::ExitCode;
 
@@ -18,6 +18,9 @@ fn main() -> ExitCode {
         }
         Command::Client(ClientCommand::Check(args)) if args.cluster || args.kubeconfig.is_some() => {
             agent::check(args, &mut ui)
+        }
+        Command::Client(ClientCommand::Import(ImportSource::Spiderpool(args))) => {
+            controller::import_spiderpool(args, &mut ui)
         }
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),

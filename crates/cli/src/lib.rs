@@ -81,6 +81,11 @@ pub fn reclaimed(answer: serde_json::Value, args: &args::ReclaimArgs, ui: &mut U
     exit_code(commands::reclaim::print(answer, args, ui), ui)
 }
 
+/// Prints what was taken over from Spiderpool. Returns the exit code.
+pub fn taken_over(answer: serde_json::Value, args: &args::SpiderpoolArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::takeover::print(answer, args, ui), ui)
+}
+
 fn exit_code(result: Result<()>, ui: &mut Ui) -> u8 {
     match result {
         Ok(()) => 0,

@@ -14,6 +14,7 @@
 //! | [`spiderpool`] | the same of Spiderpool's kinds, their labels, and an endpoint for each pod |
 //! | [`leader`] | which of several replicas writes |
 //! | [`condition`], [`events`], [`metrics`] | what people and Prometheus are told |
+//! | [`takeover`] | what Spiderpool gave out becomes Berth's |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
 //!
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
@@ -33,6 +34,7 @@ mod reclaim;
 mod run;
 mod spiderpool;
 mod status;
+mod takeover;
 mod uninstall;
 mod world;
 
@@ -40,4 +42,5 @@ pub use admission::WebhookOptions;
 pub use berth_core::reclaim::{Class, Times};
 pub use metrics::sample_metrics;
 pub use run::{ControllerOptions, reclaim_now, run, serve};
+pub use takeover::import_spiderpool;
 pub use uninstall::remove_finalizers;

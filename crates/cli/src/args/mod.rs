@@ -21,7 +21,7 @@ pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, ServeArgs};
 pub use tools::{
     CheckArgs, CompletionsArgs, CrdsArgs, GenerateArgs, Generated, HostLocalArgs, ImportSource, InstallCniArgs,
-    ManArgs, StatusArgs,
+    ManArgs, SpiderpoolArgs, StatusArgs,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

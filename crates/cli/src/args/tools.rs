@@ -43,6 +43,29 @@ pub enum ImportSource {
     /// Shows what would be done; --apply does it. Containers keep running and keep their addresses. Importing twice is no
     /// error. host-local's files are read and left alone.
     HostLocal(HostLocalArgs),
+    /// Take over what Spiderpool has given out in a cluster
+    ///
+    /// Shows what would be done; --apply does it. Pods keep running and keep their addresses. Importing twice is no error.
+    /// Spiderpool's objects are read and left alone. Stop Spiderpool's agents and controller first, and start Berth's
+    /// controller afterwards: it writes the status of pools anew.
+    Spiderpool(SpiderpoolArgs),
+}
+
+/// Arguments of `berth import spiderpool`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth import spiderpool                  what would become of all addresses?\n  \
+        berth import spiderpool --apply          take them over")]
+pub struct SpiderpoolArgs {
+    /// Kubeconfig; if absent that of KUBECONFIG, ~/.kube/config, or the service account of the pod
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `berth import host-local`.

@@ -18,6 +18,7 @@ pub(crate) mod reclaim;
 mod release;
 mod show;
 mod status;
+pub(crate) mod takeover;
 mod version;
 
 use crate::args::{ClientCommand, Global, ImportSource};
@@ -41,6 +42,8 @@ pub(crate) fn run(command: &ClientCommand, global: &Global, ui: &mut Ui) -> Resu
         ClientCommand::Status(args) => status::run(args, &client()?, ui),
         ClientCommand::Check(args) => check::run(args, &client()?, ui),
         ClientCommand::Import(ImportSource::HostLocal(args)) => import::run(args, &client()?, ui),
+        // It needs the cluster's API, which the binary has.
+        ClientCommand::Import(ImportSource::Spiderpool(_)) => Ok(()),
         ClientCommand::Crds(args) => crds::run(args, ui),
         ClientCommand::InstallCni(args) => install_cni::run(args, ui),
         ClientCommand::Completions(args) => completions::run(args, ui),

@@ -9,6 +9,7 @@
 //! | [`metadata`] | labels and defaults that every object of these kinds gets |
 //! | [`status`] | what is allocated, raised into the strings of JSON that their status has |
 //! | [`endpoint`] | what one pod holds, as a SpiderEndpoint |
+//! | [`takeover`] | what Spiderpool has given out, read from what it wrote |
 //! | [`crd`] | the definitions of the kinds |
 //!
 //! Its pools are shared pools that pick the lowest free address. A pool goes by its name, whatever its kind: of a
@@ -24,6 +25,7 @@ pub mod pool;
 pub mod reserved;
 pub mod status;
 pub mod subnet;
+pub mod takeover;
 
 use crate::object::Object;
 use berth_core::addr::Cidr;

@@ -5,6 +5,7 @@
 
 mod annotations;
 mod applications;
+mod takeover;
 
 use berth_e2e::{binaries, succeed};
 use berth_e2e_cluster::World;

@@ -1,0 +1,139 @@
+//! `berth import spiderpool`: what Spiderpool has given out is recorded as Berth's, so that nobody gets it twice. Pods keep
+//! running and keep their addresses.
+
+use crate::world::World;
+use anyhow::{Context, bail};
+use berth_core::error::Error;
+use berth_core::holder::{Holder, Sticky};
+use berth_dialects::spiderpool::takeover::{Taken, taken};
+use berth_dialects::spiderpool::{ENDPOINT, POOL};
+use berth_kube::objects::resource_of;
+use berth_kube::{Cluster, Connect};
+use k8s_openapi::api::core::v1 as api;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// How many addresses are recorded in one write at most.
+const AT_ONCE: usize = 256;
+/// The interface that a pod has in any case.
+const FIRST: &str = "eth0";
+
+/// What is to be done about an address.
+#[derive(Clone)]
+enum Plan {
+    /// A living pod has it.
+    Use(Holder),
+    /// It is kept for a pod that comes back.
+    Keep(Holder),
+    /// Its pod is gone, or nothing tells where it is.
+    Leave(&'static str),
+}
+
+/// Takes over what Spiderpool has given out, or says what that would be.
+///
+/// # Errors
+/// If the server cannot be asked, or has no such objects.
+pub fn import_spiderpool(to: &Connect, apply: bool) -> anyhow::Result<Value> {
+    let cluster = Cluster::connect(to)?;
+    let world = World::open(&cluster).context("read the cluster's state")?;
+    if !world.objects.has(POOL) {
+        bail!("this cluster has no SpiderIPPools; there is nothing to import");
+    }
+    let pools: Vec<(String, Value)> =
+        list(&cluster, POOL)?.into_iter().map(|(_, name, status)| (name, status)).collect();
+    let (found, unreadable) = taken(&pools, &list(&cluster, ENDPOINT)?);
+    let pods = pods(&cluster)?;
+    let mut rows: Vec<Value> = Vec::new();
+    let mut planned: Vec<(Taken, Plan)> = found.into_iter().map(|one| (one.clone(), plan(&one, &pods))).collect();
+    planned.sort_by_key(|(one, _)| one.address);
+    for some in planned.chunks(AT_ONCE) {
+        let outcomes = if apply { record(&world, some.to_vec())? } else { some.iter().map(preview).collect() };
+        for ((one, _), (outcome, reason)) in some.iter().zip(outcomes) {
+            let pod = format!("{}/{}", one.namespace, one.pod);
+            rows.push(json!({"address": one.address, "pod": pod, "outcome": outcome, "reason": reason}));
+        }
+    }
+    rows.extend(
+        unreadable.into_iter().map(|what| json!({"address": "", "pod": "", "outcome": "unreadable", "reason": what})),
+    );
+    Ok(json!({ "addresses": rows }))
+}
+
+fn list(cluster: &Cluster, kind: &str) -> anyhow::Result<Vec<(String, String, Value)>> {
+    let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource_of(kind));
+    let all = cluster.wait(api.list(&ListParams::default())).with_context(|| format!("list {kind}s"))?;
+    let row = |object: DynamicObject| {
+        let status = object.data.get("status").cloned().unwrap_or_default();
+        (object.metadata.namespace.unwrap_or_default(), object.metadata.name.unwrap_or_default(), status)
+    };
+    Ok(all.items.into_iter().map(row).collect())
+}
+
+/// UID and node of every pod, by namespace and name.
+fn pods(cluster: &Cluster) -> anyhow::Result<HashMap<(String, String), (String, String)>> {
+    let api: Api<api::Pod> = Api::all(cluster.client().clone());
+    let all = cluster.wait(api.list(&ListParams::default())).context("list pods")?;
+    let row = |pod: api::Pod| {
+        let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        let meta = pod.metadata;
+        let name = (meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
+        (name, (meta.uid.unwrap_or_default(), node))
+    };
+    Ok(all.items.into_iter().map(row).collect())
+}
+
+fn plan(one: &Taken, pods: &HashMap<(String, String), (String, String)>) -> Plan {
+    let interface = one.interface.clone().unwrap_or_else(|| FIRST.to_owned());
+    let identity = format!("pod/{}/{}/{interface}", one.namespace, one.pod);
+    let sticky = one.kept.then_some(Sticky { identity, keep: None });
+    let holder = Holder {
+        // Nobody tells which sandbox it is. The record ends with the pod, or when the pod gets another sandbox.
+        id: format!("pod-{}", one.uid),
+        ifname: interface,
+        namespace: one.namespace.clone(),
+        pod: one.pod.clone(),
+        uid: one.uid.clone(),
+        sticky,
+        ..Holder::default()
+    };
+    match pods.get(&(one.namespace.clone(), one.pod.clone())) {
+        Some((uid, node)) if *uid == one.uid && !node.is_empty() => Plan::Use(Holder { node: node.clone(), ..holder }),
+        Some((uid, _)) if *uid == one.uid => Plan::Leave("its pod is on no node yet, and will ask"),
+        _ if one.kept => Plan::Keep(Holder { uid: String::new(), id: String::new(), ..holder }),
+        Some(_) => Plan::Leave("another pod has this name now"),
+        None => Plan::Leave("its pod is gone"),
+    }
+}
+
+fn preview((_, plan): &(Taken, Plan)) -> (&'static str, String) {
+    match plan {
+        Plan::Use(_) => ("import", String::new()),
+        Plan::Keep(_) => ("keep", "for its pod, which is away".to_owned()),
+        Plan::Leave(why) => ("leave", (*why).to_owned()),
+    }
+}
+
+fn record(world: &World, planned: Vec<(Taken, Plan)>) -> Result<Vec<(&'static str, String)>, Error> {
+    world.engine.transact(move |context| {
+        let one = |(one, plan): &(Taken, Plan)| {
+            let planes = context.ipam.planes_of(one.address);
+            let [plane] = planes.as_slice() else {
+                let why = if planes.is_empty() { "no pool has it" } else { "pools of several networks have it" };
+                return ("refused", why.to_owned());
+            };
+            let done = match plan {
+                Plan::Use(holder) => {
+                    let known = context.ipam.recognise(plane, one.address, holder.clone(), context.now);
+                    known.map(|new| if new { "imported" } else { "known" })
+                }
+                Plan::Keep(holder) => {
+                    context.ipam.hold(plane, one.address, holder.clone(), context.now).map(|()| "kept")
+                }
+                Plan::Leave(why) => return ("left", (*why).to_owned()),
+            };
+            done.map_or_else(|error| ("refused", error.to_string()), |done| (done, String::new()))
+        };
+        Ok(planned.iter().map(one).collect())
+    })
+}
