@@ -45,9 +45,9 @@ pub struct Options {
 #[derive(Debug)]
 pub struct ControlPlane {
     // In the order in which they are dropped: clients before servers, the directory last.
-    scheduler: Option<Process>,
-    controller_manager: Option<Process>,
     // Behind locks, because others use the control plane while a test restarts them.
+    scheduler: Mutex<Option<Process>>,
+    controller_manager: Mutex<Option<Process>>,
     apiserver: Mutex<Option<Process>>,
     etcd: Mutex<Process>,
     etcd_url: String,
@@ -55,6 +55,8 @@ pub struct ControlPlane {
     port: u16,
     kubectl: PathBuf,
     apiserver_command: Vec<String>,
+    controller_manager_flags: Vec<String>,
+    scheduler_flags: Vec<String>,
     authority: Authority,
     dir: TempDir,
 }
@@ -78,9 +80,9 @@ impl ControlPlane {
         let etcd = start_etcd(&etcd, &etcd_url, &format!("http://{loopback}:{}", ports + 2), dir.path())?;
         let apiserver_command =
             apiserver_command(&apiserver, options, &authority, dir.path(), address, ports, &etcd_url)?;
-        let mut plane = Self {
-            scheduler: None,
-            controller_manager: None,
+        let plane = Self {
+            scheduler: Mutex::default(),
+            controller_manager: Mutex::default(),
             apiserver: Mutex::default(),
             etcd: Mutex::new(etcd),
             etcd_url,
@@ -88,6 +90,8 @@ impl ControlPlane {
             port: ports,
             kubectl,
             apiserver_command,
+            controller_manager_flags: options.controller_manager_flags.clone(),
+            scheduler_flags: options.scheduler_flags.clone(),
             authority,
             dir,
         };
@@ -95,10 +99,10 @@ impl ControlPlane {
         kubeconfig::write(&kubeconfig, &plane.url(), &plane.authority.file(), &Identity::Token(&token))?;
         plane.start_apiserver()?;
         if options.controllers {
-            plane.start_controller_manager(&options.controller_manager_flags)?;
+            plane.start_controller_manager()?;
         }
         if options.scheduler {
-            plane.start_scheduler(&options.scheduler_flags)?;
+            plane.start_scheduler()?;
         }
         if options.controllers {
             plane.wait_for("the default service account", &["get", "serviceaccount", "default"])?;
@@ -258,6 +262,24 @@ impl ControlPlane {
         ready
     }
 
+    /// Kills the controllers and the scheduler that run, and starts them again: after an API server that was away they may
+    /// take minutes to look again.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn restart_controllers(&self) -> Result<()> {
+        let (manager, scheduler) = (lock(&self.controller_manager).take(), lock(&self.scheduler).take());
+        if let Some(mut running) = manager {
+            running.kill();
+            self.start_controller_manager()?;
+        }
+        if let Some(mut running) = scheduler {
+            running.kill();
+            self.start_scheduler()?;
+        }
+        Ok(())
+    }
+
     /// A kubeconfig with a token of a service account, which must exist. A token bound to a node carries that node's
     /// name, as one in a pod does, and dies with the node.
     ///
@@ -289,7 +311,7 @@ impl ControlPlane {
         lock(&self.apiserver).as_ref().ok_or_else(stopped)?.signal(signal)
     }
 
-    fn start_controller_manager(&mut self, flags: &[String]) -> Result<()> {
+    fn start_controller_manager(&self) -> Result<()> {
         let name = Tool::ControllerManager.name();
         let kubeconfig = self.kubeconfig_for_user(name, "system:kube-controller-manager", None)?;
         let mut command = mortal(Tool::ControllerManager.path()?);
@@ -297,17 +319,19 @@ impl ControlPlane {
         command.arg("--kubeconfig").arg(kubeconfig).arg("--root-ca-file").arg(self.authority.file());
         command.arg("--service-account-private-key-file").arg(pki.join("service-accounts.key"));
         // Each controller with its own rights, as in a real cluster.
-        command.args(["--use-service-account-credentials", "--leader-elect=false", "--secure-port=0"]).args(flags);
-        self.controller_manager = Some(Process::start(name, command, &self.log(name))?);
+        command.args(["--use-service-account-credentials", "--leader-elect=false", "--secure-port=0"]);
+        command.args(&self.controller_manager_flags);
+        *lock(&self.controller_manager) = Some(Process::start(name, command, &self.log(name))?);
         Ok(())
     }
 
-    fn start_scheduler(&mut self, flags: &[String]) -> Result<()> {
+    fn start_scheduler(&self) -> Result<()> {
         let name = Tool::Scheduler.name();
         let kubeconfig = self.kubeconfig_for_user(name, "system:kube-scheduler", None)?;
         let mut command = mortal(Tool::Scheduler.path()?);
-        command.arg("--kubeconfig").arg(kubeconfig).args(["--leader-elect=false", "--secure-port=0"]).args(flags);
-        self.scheduler = Some(Process::start(name, command, &self.log(name))?);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--leader-elect=false", "--secure-port=0"]);
+        command.args(&self.scheduler_flags);
+        *lock(&self.scheduler) = Some(Process::start(name, command, &self.log(name))?);
         Ok(())
     }
 }

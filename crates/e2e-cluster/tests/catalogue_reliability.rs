@@ -59,6 +59,8 @@ fn r00001_to_r00006_g00008_g00009_and_i00024_whatever_restarts_pods_start_and_ad
     while_pods_start(&case, "R00003: the API server is killed and starts", || {
         plane.stop_apiserver();
         plane.start_apiserver().unwrap();
+        // As on a node of the control plane that comes back.
+        plane.restart_controllers().unwrap();
     });
     while_pods_start(&case, "R00004: agents are killed and start", || {
         nodes.iter().for_each(|agent| agent.kill());
@@ -79,6 +81,7 @@ fn r00001_to_r00006_g00008_g00009_and_i00024_whatever_restarts_pods_start_and_ad
     plane.restart_etcd().unwrap();
     plane.stop_apiserver();
     plane.start_apiserver().unwrap();
+    plane.restart_controllers().unwrap();
 
     // R00006 and G00009: the node's power is cut. Its kubelet says nothing, its pods are deleted by whoever evicts them.
     case.node_condition(gone.node(), "Unknown");
