@@ -13,6 +13,7 @@ use crate::process::{self, Process, mortal, until};
 use crate::scratch;
 use crate::tools::{self, Tool};
 use rustix::process::Signal;
+use serde_json::json;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -260,6 +261,23 @@ impl ControlPlane {
         });
         *lock(&self.apiserver) = Some(apiserver);
         ready
+    }
+
+    /// Makes it know network attachment definitions, as an installation of Multus does.
+    ///
+    /// # Errors
+    /// If they are refused.
+    pub fn define_attachments(&self) -> Result<()> {
+        let config = json!({"type": "object", "properties": {"config": {"type": "string"}}});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": config}}});
+        let names = json!({"plural": "network-attachment-definitions", "singular": "network-attachment-definition",
+            "kind": "NetworkAttachmentDefinition", "shortNames": ["net-attach-def"]});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
+            "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names, "versions": [version]}});
+        self.apply(&definition.to_string())?;
+        self.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).map(drop)
     }
 
     /// Kills the controllers and the scheduler that run, and starts them again: after an API server that was away they may

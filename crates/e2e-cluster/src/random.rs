@@ -1,14 +1,16 @@
 //! Chance that can be repeated: the same seed, the same choices.
 
-/// Where choices come from: splitmix64, which needs no more than a number.
+use berth_core::ipam::Entropy;
+
+/// Where choices come from.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Entropy);
 
 impl Random {
     /// Choices by this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Entropy(seed))
     }
 
     /// Choices by `$BERTH_SEED`, or by the clock; the seed is printed, so that a failure can be repeated.
@@ -22,16 +24,12 @@ impl Random {
             Err(_) => std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_secs()),
         };
         println!("{what}: BERTH_SEED={seed}");
-        Self(seed)
+        Self::new(seed)
     }
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// A number below this one.

@@ -11,15 +11,7 @@ const NETWORKS: &str = r#"[{"pools": ["first"]}, {"pools": ["second"], "defaultR
 /// A server that knows network attachment definitions, two pools, and an agent.
 fn start(second: &str) -> Option<(World, Agent)> {
     let world = World::start()?;
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}});
-    let names = json!({"plural": "network-attachment-definitions", "singular": "network-attachment-definition",
-                       "kind": "NetworkAttachmentDefinition", "shortNames": ["net-attach-def"]});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
-        "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names, "versions": [version]}});
-    world.apply(&definition.to_string());
-    world.plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    world.plane.define_attachments().unwrap();
     world.nodes(&["n1"]);
     let route = json!([{"dst": "0.0.0.0/0"}]);
     world.pool("first", &json!({"ranges": ["10.9.0.0/24"], "gateway": "10.9.0.1", "routes": route}));

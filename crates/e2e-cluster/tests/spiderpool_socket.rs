@@ -1,27 +1,14 @@
 //! The unix socket of spiderpool-agent, asked as its plugin does.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
+use berth_e2e::http::over_unix;
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 /// One request on a connection of its own; status and body.
 fn ask(agent: &Agent, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let mut stream = UnixStream::connect(agent.spiderpool_socket()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let head = format!("{method} /v1{path} HTTP/1.1\r\nHost: spiderpool\r\nConnection: close\r\n");
-    let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_default())
+    let reply = over_unix(&agent.spiderpool_socket(), method, &format!("/v1{path}"), body);
+    (reply.status, serde_json::from_str(&reply.body).unwrap_or_default())
 }
 
 fn args(pod: &Pod, container: &str) -> Value {

@@ -13,14 +13,7 @@ const REPLICAS: u8 = 4;
 /// Puts Multus in front of Berth's network on every node.
 fn install_multus(lab: &Lab) {
     let multus = Tool::Multus.path().unwrap();
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}});
-    let names = json!({"plural": "network-attachment-definitions", "singular": "network-attachment-definition",
-                       "kind": "NetworkAttachmentDefinition", "shortNames": ["net-attach-def"]});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    lab.apply(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
-        "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names, "versions": [version]}}));
-    lab.kubectl("wait --for=condition=Established --timeout=30s crd --all");
+    lab.cluster.control_plane().define_attachments().unwrap();
     let kubeconfig = lab.cluster.control_plane().kubeconfig();
     for node in lab.cluster.nodes() {
         let own = node.cni_conf_dir().join("10-berth.conflist");

@@ -3,7 +3,12 @@
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a daemon's HTTP API listens.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +68,35 @@ impl Http {
     /// If nothing listens, or what comes back is not HTTP.
     #[must_use]
     pub fn raw(&self, bytes: &[u8]) -> Reply {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // A daemon that has seen enough may answer before it has read everything.
-        let _ = stream.write_all(bytes);
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let text = String::from_utf8(answer).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not HTTP: {text:?}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Reply { status: status.expect("a status line"), head: head.to_ascii_lowercase(), body: body.to_owned() }
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        exchange(stream, bytes)
     }
+}
+
+/// Sends JSON, or nothing if it is null, to whoever listens on a unix socket.
+///
+/// # Panics
+/// If nothing listens, or what comes back is not HTTP.
+#[must_use]
+pub fn over_unix(socket: &Path, method: &str, path: &str, body: &Value) -> Reply {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: unix\r\nConnection: close\r\n");
+    let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    exchange(stream, format!("{head}{body}").as_bytes())
+}
+
+fn exchange(mut stream: impl Read + Write, bytes: &[u8]) -> Reply {
+    // A daemon that has seen enough may answer before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let text = String::from_utf8(answer).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not HTTP: {text:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Reply { status: status.expect("a status line"), head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
 impl Reply {

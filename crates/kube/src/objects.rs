@@ -134,8 +134,10 @@ async fn look_out(cluster: Cluster, mirrors: Weak<RwLock<BTreeMap<&'static str, 
         let Some(mirrors) = mirrors.upgrade() else { return };
         let mut mirrors = mirrors.write().unwrap_or_else(PoisonError::into_inner);
         for kind in found {
-            info!(kind = kind.kind, "has been installed and is followed from now on");
-            mirrors.entry(kind.kind).or_insert_with(|| mirror(&cluster, kind, &changed));
+            mirrors.entry(kind.kind).or_insert_with(|| {
+                info!(kind = kind.kind, "has been installed and is followed from now on");
+                mirror(&cluster, kind, &changed)
+            });
         }
         if mirrors.contains_key(spiderpool::POOL) {
             return;

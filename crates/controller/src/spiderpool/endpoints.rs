@@ -124,7 +124,7 @@ fn status(world: &World, ipam: &Ipam, name: &Name, held: Held) -> Option<(Endpoi
         return None;
     }
     let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.1.clone()));
-    let interface = |(ifname, given): (String, Vec<Given>)| Interface::of(ifname, &ipam.told(given));
+    let interface = |(ifname, given): (String, Vec<Given>)| Interface::of(ifname, &ipam.outcome(given));
     let ips = held.interfaces.into_iter().map(interface).collect();
     let current = Current { uid: held.uid, node: held.node, ips };
     Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, pod.of_set))

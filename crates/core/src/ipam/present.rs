@@ -68,13 +68,9 @@ impl Ipam {
         had.map(|(unit, view)| (self.present(index, &state.plane, unit, Reason::KeptForHolder), view)).collect()
     }
 
-    /// What an attachment that was given these addresses was told, routes and all.
+    /// What whoever was given these addresses is told about them, routes and all.
     #[must_use]
-    pub fn told(&self, given: Vec<Given>) -> Outcome {
-        self.outcome(given)
-    }
-
-    pub(super) fn outcome(&self, given: Vec<Given>) -> Outcome {
+    pub fn outcome(&self, given: Vec<Given>) -> Outcome {
         let mut routes: Vec<Route> = Vec::new();
         let mut dns = Dns::default();
         for (given, pool) in given.iter().filter_map(|given| Some((given, self.pool(&given.pool)?))) {

@@ -21,7 +21,7 @@ impl Place {
         let world = World::shared()?;
         INSTALLED.get_or_init(|| {
             install(world);
-            definitions(world);
+            world.plane.define_attachments().unwrap();
         });
         let node = format!("n{number}");
         world.nodes(&[&node]);
@@ -109,19 +109,6 @@ impl Place {
         let ran = self.add(&pod, &name, ifname);
         assert!(ran.code != 0 && ran.stdout.contains(&self.here(told)), "{told}\n{}", ran.stdout);
     }
-}
-
-/// Network attachment definitions, and one for every namespace that a test selects.
-fn definitions(world: &World) {
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}});
-    let names = json!({"plural": "network-attachment-definitions", "singular": "network-attachment-definition",
-        "kind": "NetworkAttachmentDefinition"});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
-        "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names, "versions": [version]}});
-    world.apply(&definition.to_string());
-    world.plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
 }
 
 const IPPOOL: &str = "ipam.spidernet.io/ippool";
