@@ -1,5 +1,6 @@
 //! Who asks for what: the pod behind an ADD, and what it is to get.
 
+use crate::ahead::Ahead;
 use crate::news::{News, PATIENCE};
 use crate::sticky::{Note, Noted};
 use crate::store::ClusterStore;
@@ -44,6 +45,8 @@ pub struct Agent {
     pub(crate) news: News,
     /// Pools that had nothing left for a pod of this node.
     pub(crate) short_of: Mutex<BTreeSet<String>>,
+    /// What pods will ask for.
+    pub(crate) ahead: Ahead,
 }
 
 impl Service for Agent {
@@ -69,6 +72,7 @@ impl Host for Agent {
     }
 
     fn plan(&self, add: AddRequest) -> Result<Planned<Note>, Error> {
+        self.ahead.learn(&add);
         let (pod, mut interfaces) = self.interfaces(add)?;
         let mut noted = Vec::with_capacity(interfaces.len());
         for interface in &mut interfaces {

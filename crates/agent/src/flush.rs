@@ -1,6 +1,7 @@
 //! Behind the answers: what the journal has and the API server does not yet, and leases that nobody needs.
 
 use crate::agent::Agent;
+use crate::store::ClusterStore;
 use berth_core::error::Error;
 use berth_core::ipam::Lease;
 use std::time::Duration;
@@ -41,6 +42,27 @@ pub(crate) fn flush(agent: &Agent, at_most_every: Duration) -> usize {
         }
     }
     done
+}
+
+/// Tells the API server which containers took up what their pods were promised, if no other write has said so meanwhile.
+pub(crate) fn tell_arrivals(agent: &Agent, at_most_every: Duration) {
+    let untold = agent.engine.with_store(|store| store.untold(at_most_every));
+    if untold.is_empty() {
+        return;
+    }
+    let slots = untold.clone();
+    let told = agent.engine.transact(move |context| {
+        slots.iter().for_each(|(key, slots)| context.ipam.record_anew(key, *slots));
+        Ok(())
+    });
+    // What was not there to be written any more does not matter any more.
+    let told = told.and_then(|()| {
+        let tell = |store: &mut ClusterStore| untold.iter().try_for_each(|(key, slots)| store.told(key, *slots));
+        agent.engine.with_store(tell).map_err(Error::from)
+    });
+    if let Err(error) = told {
+        debug!(%error, "the API server does not know yet which containers have the addresses of their pods");
+    }
 }
 
 /// Deletes the objects of blocks in which nothing has been in use for so long, and nothing rests any more. Whoever writes

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`agent`] | who asks for what: the pod behind an ADD, and what it is to get |
+//! | [`ahead`] | addresses before they are asked for |
 //! | [`sticky`] | holders that come back, also on another node |
 //! | [`store`] | two places for blocks: the API server for shared pools, a journal for what this node leases |
 //! | [`leases`] | which blocks this node has leased |
@@ -18,6 +19,7 @@
 //! | [`run`] | starting and stopping |
 
 mod agent;
+mod ahead;
 mod attachments;
 mod check;
 mod explain;

@@ -105,7 +105,7 @@ fn recognise(agent: &Agent, pods: &[Running], blocks_are_late: bool) {
         let uid = pod.uids.last().cloned().unwrap_or_default();
         let holder = Holder {
             // Nobody tells which sandbox it is. The record ends with the pod, or when the pod gets another sandbox.
-            id: format!("pod-{uid}"),
+            id: Holder::id_of_pod(&uid),
             ifname: "eth0".to_owned(),
             namespace: namespace.to_owned(),
             pod: name.to_owned(),
@@ -173,7 +173,7 @@ fn from_endpoints(agent: &Agent, pods: &[&Running], known: &HashSet<String>, tol
                     continue;
                 }
                 let holder = Holder {
-                    id: format!("pod-{}", spec.uid),
+                    id: Holder::id_of_pod(&spec.uid),
                     ifname: interface.name.clone(),
                     namespace: namespace.clone(),
                     pod: name.clone(),

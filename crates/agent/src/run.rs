@@ -1,11 +1,12 @@
 //! Starting and stopping.
 
 use crate::agent::Agent;
+use crate::ahead::Ahead;
 use crate::news::{self, News};
 use crate::recover::{self, Recovery};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{flush, networks, scarcity, spiderpool};
+use crate::{ahead, flush, networks, scarcity, spiderpool};
 use anyhow::{Context, bail};
 use berth_door::{Door, Queue, Quiet, door};
 use berth_engine::Engine;
@@ -108,6 +109,8 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     thread::scope(|scope| -> anyhow::Result<()> {
         let follow = || news::follow(&agent, version, stop);
         thread::Builder::new().name("configuration".to_owned()).spawn_scoped(scope, follow)?;
+        let promise = || ahead::promise_to_new_pods(&agent, stop);
+        thread::Builder::new().name("ahead".to_owned()).spawn_scoped(scope, promise)?;
         chores(&agent, recovery, &queue, options, stop);
         Ok(())
     })?;
@@ -118,6 +121,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let _ = std::fs::remove_file(&options.socket);
     // What is not written now is in the journal, for the next agent.
     flush::flush(&agent, Duration::ZERO);
+    flush::tell_arrivals(&agent, Duration::ZERO);
     agent.engine.with_store(|store| store.journal().sync())?;
     info!("stopped");
     Ok(())
@@ -217,6 +221,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         quiet: Quiet::default(),
         news,
         short_of: Mutex::default(),
+        ahead: Ahead::default(),
     };
     let what = "read which addresses the pods of this node have";
     let Some(recovery) = patiently(what, stop, || recover::begin(&agent, lost_journal)) else { return Ok(None) };
@@ -271,7 +276,9 @@ fn chores(agent: &Agent, mut recovery: Option<Recovery>, queue: &Queue, options:
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
             queue.drain(agent, false);
-            flush::flush(agent, options.write_block_every.unwrap_or(flush::AT_MOST_EVERY));
+            let at_most_every = options.write_block_every.unwrap_or(flush::AT_MOST_EVERY);
+            flush::flush(agent, at_most_every);
+            flush::tell_arrivals(agent, at_most_every);
             scarcity::ask(agent);
             let now = berth_server::now();
             let name = History::archive_name(now);

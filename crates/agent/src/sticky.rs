@@ -84,7 +84,7 @@ impl Agent {
     }
 
     /// Whether any pool keeps addresses for pods.
-    fn keeps_for_pods(&self) -> bool {
+    pub(crate) fn keeps_for_pods(&self) -> bool {
         self.engine.read(|ipam| ipam.pools().any(|pool| pool.sticky.is_some()))
     }
 

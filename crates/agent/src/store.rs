@@ -8,6 +8,8 @@
 //! A lease may be smaller than a block. Then several nodes own slots of one object, or some of its slots are nobody's
 //! alone. The journal has the node's own slots first hand and the others as the API server last had them; what is changed
 //! of the others is written there first, as in a shared block.
+//!
+//! In a shared block one thing may be told late: which container took up what its pod was promised (see [`arrivals`]).
 
 use crate::leases::Leases;
 use berth_core::block::{Block, BlockKey};
@@ -17,7 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
+mod arrivals;
 mod blocks;
+
+use arrivals::Arrivals;
 
 /// The blocks of a cluster as one node has them.
 pub struct ClusterStore {
@@ -25,6 +30,7 @@ pub struct ClusterStore {
     local: Journal<FileMedium>,
     node: String,
     leases: Leases,
+    arrivals: Arrivals,
     /// The blocks whose truth is the journal, with what the API server has of them.
     known: BTreeMap<BlockKey, (Block, Revision)>,
     /// Those of which the API server does not have the latest.
@@ -46,6 +52,7 @@ impl ClusterStore {
             local,
             node: node.to_owned(),
             leases: Leases::default(),
+            arrivals: Arrivals::default(),
             known: BTreeMap::new(),
             dirty: BTreeSet::new(),
             flushed_at: BTreeMap::new(),
@@ -120,7 +127,7 @@ impl ClusterStore {
     /// Writes slots that are not this node's of a block whose truth is the journal; false if they are not as thought.
     fn write_through(&mut self, write: &BlockWrite) -> Result<bool, StoreError> {
         let key = &write.key;
-        let (block, revision) = self.remote.read(std::slice::from_ref(key))?.pop().unwrap_or_default();
+        let (block, revision) = self.read_remote(key)?;
         self.known.insert(key.clone(), (block.clone(), revision));
         if self.refresh(key)?.1 != write.expected {
             return Ok(false);
@@ -130,6 +137,7 @@ impl ClusterStore {
         match self.remote.write(Batch { blocks: &[own], ..Batch::default() })?.pop() {
             Some(Written::As(revision)) => {
                 self.known.insert(key.clone(), (block, revision));
+                self.told(key, u64::MAX)?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -153,7 +161,7 @@ impl ClusterStore {
     }
 
     fn journal_write(&mut self, key: &BlockKey, block: Block, expected: Revision) -> Result<(), StoreError> {
-        let write = BlockWrite { key: key.clone(), expected, block, changed: u64::MAX };
+        let write = BlockWrite { key: key.clone(), expected, block, changed: u64::MAX, arrived: 0 };
         self.local.write(Batch { blocks: &[write], stamps: &[], durable: false }).map(drop)
     }
 
@@ -169,7 +177,7 @@ impl ClusterStore {
         let (own, _) = self.journalled(key)?;
         let mask = self.leases.mask(key);
         let (remote, expected) = self.known.get(key).cloned().unwrap_or_default();
-        Ok(BlockWrite { key: key.clone(), expected, block: overlay(&remote, &own, mask), changed: mask })
+        Ok(BlockWrite { key: key.clone(), expected, block: overlay(&remote, &own, mask), changed: mask, arrived: 0 })
     }
 
     /// A block was written behind the answer, or could not be because another had changed it: then it is read.
@@ -178,6 +186,7 @@ impl ClusterStore {
             Written::As(revision) => {
                 self.flushed_at.insert(write.key.clone(), Instant::now());
                 self.learn(&write.key, write.block.clone(), revision);
+                self.told(&write.key, u64::MAX)?;
                 let (own, _) = self.journalled(&write.key)?;
                 let mask = self.leases.mask(&write.key);
                 if overlay(&write.block, &own, mask) == write.block {
@@ -185,11 +194,44 @@ impl ClusterStore {
                 }
             }
             Written::Conflict => {
-                let found = self.remote.read(std::slice::from_ref(&write.key))?.pop().unwrap_or_default();
+                let found = self.read_remote(&write.key)?;
                 self.known.insert(write.key.clone(), found);
             }
         }
         Ok(())
+    }
+
+    /// A block as this node knows it to be: as the API server has it, with what it has not heard of.
+    fn read_remote(&mut self, key: &BlockKey) -> Result<(Block, Revision), StoreError> {
+        let (block, revision) = self.remote.read(std::slice::from_ref(key))?.pop().unwrap_or_default();
+        Ok((self.arrivals.apply(key, block), revision))
+    }
+
+    fn with_arrivals(&self, blocks: Vec<Stored>) -> Vec<Stored> {
+        let applied = |(key, block, revision): Stored| {
+            let block = self.arrivals.apply(&key, block);
+            (key, block, revision)
+        };
+        blocks.into_iter().map(applied).collect()
+    }
+
+    /// The blocks that the journal has for themselves.
+    fn journal_blocks(&mut self) -> Result<Vec<Stored>, StoreError> {
+        Ok(self.local.list()?.into_iter().filter(|(key, ..)| arrivals::block_of(key).is_none()).collect())
+    }
+
+    /// Which containers took up what their pods were promised in these slots, the API server knows, or it does not matter
+    /// any more.
+    pub(crate) fn told(&mut self, key: &BlockKey, slots: u64) -> Result<(), StoreError> {
+        let Some(left) = self.arrivals.told(key, slots) else { return Ok(()) };
+        let key = arrivals::journal_key(key);
+        let (_, at) = self.journalled(&key)?;
+        self.journal_write(&key, left, at)
+    }
+
+    /// Slots of which the API server has not been told for so long which containers took them up.
+    pub(crate) fn untold(&self, age: Duration) -> Vec<(BlockKey, u64)> {
+        self.arrivals.older_than(age)
     }
 
     /// The store behind the answers, for writing without holding this one up.
@@ -242,8 +284,10 @@ impl ClusterStore {
                 return Err(error);
             }
         };
-        for (write, outcome) in writes.iter().zip(&written).filter(|(write, _)| Leases::records(&write.key)) {
-            if let Written::As(revision) = *outcome {
+        for (write, outcome) in writes.iter().zip(&written) {
+            let Written::As(revision) = *outcome else { continue };
+            self.told(&write.key, u64::MAX)?;
+            if Leases::records(&write.key) {
                 // A block that was deleted has no revision, and no lease either.
                 self.leases.see(&write.key, &write.block, revision.max(write.expected), &self.node);
             }

@@ -88,6 +88,18 @@ impl Holder {
         Ok(())
     }
 
+    /// What stands for the container in the record of a pod of which no container is known.
+    #[must_use]
+    pub fn id_of_pod(uid: &str) -> String {
+        format!("pod-{uid}")
+    }
+
+    /// Whether it is a pod that was promised an address, and no container of it has asked yet.
+    #[must_use]
+    pub fn is_promise(&self) -> bool {
+        self.awaited && !self.uid.is_empty() && self.id.strip_prefix("pod-") == Some(&*self.uid)
+    }
+
     /// What makes an ADD the same ADD: network, container and interface.
     #[must_use]
     pub fn attachment(&self) -> Attachment<'_> {

@@ -48,6 +48,14 @@ pub(crate) struct Inner<S> {
     pub(crate) before_waiting: fn(),
 }
 
+/// Which slots of a block a batch changes.
+#[derive(Default)]
+struct Bits {
+    changed: u64,
+    /// Those of them of which others must hear before they are answered for.
+    concerns_others: u64,
+}
+
 /// What became of the changes of a batch.
 enum Tried {
     Written,
@@ -218,10 +226,12 @@ impl<S: BlockStore> Inner<S> {
 
     /// Writes the changes, if the store is as it was thought to be.
     fn write(&mut self) -> Result<Tried, StoreError> {
-        let mut changed: BTreeMap<BlockKey, u64> = BTreeMap::new();
+        let mut changed: BTreeMap<BlockKey, Bits> = BTreeMap::new();
         let mut durable = false;
         for change in self.ipam.changes() {
-            *changed.entry(change.key.clone()).or_default() |= 1 << change.slot;
+            let bits = changed.entry(change.key.clone()).or_default();
+            bits.changed |= 1 << change.slot;
+            bits.concerns_others |= u64::from(!change.is_arrival()) << change.slot;
             durable |= outlives_boot(change.before.as_ref()) || outlives_boot(change.after.as_ref());
         }
         if changed.is_empty() && self.stamps.is_empty() {
@@ -231,15 +241,17 @@ impl<S: BlockStore> Inner<S> {
             (self.before_waiting)();
         }
         if self.store.is_shared()
-            && let Some(tried) = self.surprised(changed.keys())?
+            && let Some(tried) =
+                self.surprised(changed.iter().filter(|(_, bits)| bits.concerns_others != 0).map(|(key, _)| key))?
         {
             return Ok(tried);
         }
-        let write = |(key, changed): (BlockKey, u64)| BlockWrite {
+        let write = |(key, Bits { changed, concerns_others }): (BlockKey, Bits)| BlockWrite {
             expected: self.revisions.get(&key).copied().unwrap_or(0),
             block: self.ipam.block(&key).cloned().unwrap_or_default(),
             key,
             changed,
+            arrived: changed & !concerns_others,
         };
         let writes = changed.into_iter().map(write);
         // Nothing that a quota counts is written before its ticket is.

@@ -107,18 +107,30 @@ pub struct Pods {
     cluster: Cluster,
     node: String,
     known: Mirror<Pod>,
+    bell: Bell,
+    knows_networks: bool,
 }
 
 impl Pods {
-    /// Follows the pods of a node; only their metadata, which is all that is needed.
+    /// Follows the pods of a node; only their metadata, which is all that is needed. Those on the host's network never ask
+    /// for an address, and are left out where the server can tell them apart.
     #[must_use]
     pub fn new(cluster: &Cluster, node: &str) -> Self {
         let api: Api<PartialObjectMeta<ApiPod>> = Api::all(cluster.client().clone());
-        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let (all, own) = (format!("spec.nodeName={node}"), format!("spec.nodeName={node},spec.hostNetwork=false"));
+        let knows_networks = cluster.wait(api.list(&ListParams::default().fields(&own).limit(1))).is_ok();
+        let select = watcher::Config::default().fields(if knows_networks { &own } else { &all });
         let keep = |object: PartialObjectMeta<ApiPod>| Some(of_metadata(&object.metadata));
+        let bell = Bell::default();
         // Nobody waits for it: a pod that it does not know is read.
-        let known = Mirror::new(cluster, ("Pod", api), own, &Bell::default(), keep);
-        Self { cluster: cluster.clone(), node: node.to_owned(), known }
+        let known = Mirror::new(cluster, ("Pod", api), select, &bell, keep);
+        Self { cluster: cluster.clone(), node: node.to_owned(), known, bell, knows_networks }
+    }
+
+    /// The pods as they come and go, and what rings then; nothing if it cannot be told which of them need an address.
+    #[must_use]
+    pub fn followed(&self) -> Option<(&Mirror<Pod>, &Bell)> {
+        self.knows_networks.then_some((&self.known, &self.bell))
     }
 
     /// The pod that the runtime means, if the watch knows it.

@@ -38,6 +38,9 @@ pub struct BlockWrite {
     pub block: Block,
     /// Which slots changed, as bits.
     pub changed: u64,
+    /// Those of them in which a container merely took up what its pod had already. Nobody else is concerned, so a store
+    /// that is slow may keep this to itself for a while.
+    pub arrived: u64,
 }
 
 /// What is written at once.

@@ -1,6 +1,7 @@
 //! The store as the engine sees it: which block goes where.
 
 use super::ClusterStore;
+use super::arrivals::{self, journal_key};
 use crate::leases::Leases;
 use berth_core::block::{Block, BlockKey};
 use berth_core::ipam::Stamp;
@@ -11,6 +12,7 @@ use tracing::{info, warn};
 impl BlockStore for ClusterStore {
     fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
         let all = self.remote.list()?;
+        let all = self.with_arrivals(all);
         self.see_leases(&all);
         self.hand_over()?;
         let (own, mut others): (Vec<Stored>, Vec<Stored>) = all.into_iter().partition(|(key, ..)| self.is_local(key));
@@ -21,13 +23,19 @@ impl BlockStore for ClusterStore {
         for (key, ..) in &others {
             self.handed_over.remove(key);
         }
-        others.extend(self.local.list()?);
+        others.extend(self.journal_blocks()?);
         Ok(others)
     }
 
     /// The leases of this node say which blocks the journal has the truth of.
     fn list_own(&mut self) -> Result<Vec<Stored>, StoreError> {
+        for (key, slots, _) in self.local.list()? {
+            if let Some(key) = arrivals::block_of(&key) {
+                self.arrivals.restore(key, slots);
+            }
+        }
         let own = self.remote.list_own()?;
+        let own = self.with_arrivals(own);
         self.see_leases(&own);
         let (leased, shared): (Vec<Stored>, Vec<Stored>) =
             own.into_iter().partition(|(key, ..)| self.leases.mask(key) != 0);
@@ -35,7 +43,7 @@ impl BlockStore for ClusterStore {
             self.adopt(&key, block, revision)?;
         }
         let mut all = shared;
-        for (key, block, revision) in self.local.list()? {
+        for (key, block, revision) in self.journal_blocks()? {
             if self.is_local(&key) {
                 all.push((key, block, revision));
             } else if self.leases.mask(&key) != 0 {
@@ -60,7 +68,11 @@ impl BlockStore for ClusterStore {
         let elsewhere = |key: &&BlockKey| !self.is_local(key) || self.is_divided(key);
         let elsewhere: Vec<BlockKey> = keys.iter().filter(elsewhere).cloned().collect();
         let found = if elsewhere.is_empty() { Vec::new() } else { self.remote.read(&elsewhere)? };
-        let mut found = elsewhere.into_iter().zip(found).collect::<BTreeMap<_, _>>();
+        let applied = |(key, (block, revision)): (BlockKey, (Block, Revision))| {
+            let block = self.arrivals.apply(&key, block);
+            (key, (block, revision))
+        };
+        let mut found = elsewhere.into_iter().zip(found).map(applied).collect::<BTreeMap<_, _>>();
         for (key, (block, revision)) in found.iter().filter(|(key, _)| Leases::records(key)) {
             self.leases.see(key, block, *revision, &self.node);
         }
@@ -95,13 +107,17 @@ impl BlockStore for ClusterStore {
             return Ok(all_conflict());
         }
         done.extend(first.iter().map(|write| &write.key).zip(written));
+        let (arrivals, rest): (Vec<&BlockWrite>, Vec<&BlockWrite>) = rest.into_iter().partition(|write| {
+            let only_arrivals = write.changed != 0 && write.changed == write.arrived;
+            only_arrivals && !self.is_local(&write.key) && self.leases.mask(&write.key) == 0
+        });
         let (mut leased, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) = rest.into_iter().partition(|write| {
             let mask = self.leases.mask(&write.key);
             mask != 0 && write.changed & !mask == 0
         });
         let (divided, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) =
             shared.into_iter().partition(|write| self.is_local(&write.key));
-        if shared.iter().any(|write| self.handed_over.contains(&write.key)) {
+        if shared.iter().chain(&arrivals).any(|write| self.handed_over.contains(&write.key)) {
             return Ok(all_conflict());
         }
         let fresh: Vec<&BlockWrite> = leased.iter().copied().filter(|write| !self.is_local(&write.key)).collect();
@@ -112,6 +128,7 @@ impl BlockStore for ClusterStore {
             let mut unexpected = false;
             for (write, (block, revision)) in fresh.iter().zip(found) {
                 unexpected |= revision != write.expected;
+                let block = self.arrivals.apply(&write.key, block);
                 self.adopt(&write.key, block, revision)?;
             }
             if unexpected {
@@ -136,8 +153,21 @@ impl BlockStore for ClusterStore {
                 write.expected = self.journalled(&write.key)?.1;
             }
         }
-        let written = self.local.write(Batch { blocks: &local, ..batch })?;
-        for (write, outcome) in local.iter().zip(&written) {
+        // Last, when nothing can come between any more.
+        let of_leases = local.len();
+        for write in &arrivals {
+            let (key, changed) = (journal_key(&write.key), write.arrived);
+            let (block, expected) = (self.arrivals.add(write).clone(), self.journalled(&key)?.1);
+            local.push(BlockWrite { key, expected, block, changed, arrived: 0 });
+            // The API server's block is the one it was.
+            done.insert(&write.key, Written::As(write.expected));
+        }
+        let written = self.local.write(Batch { blocks: &local, ..batch }).inspect_err(|_| {
+            for write in &arrivals {
+                self.arrivals.told(&write.key, write.arrived);
+            }
+        })?;
+        for (write, outcome) in local.iter().zip(&written).take(of_leases) {
             if matches!(outcome, Written::As(_)) {
                 self.dirty.insert(write.key.clone());
             }
@@ -157,6 +187,7 @@ impl BlockStore for ClusterStore {
 
     fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
         let changed = self.remote.changed()?;
+        let changed = self.with_arrivals(changed);
         self.see_leases(&changed);
         self.hand_over()?;
         let mut news = std::mem::take(&mut self.news);

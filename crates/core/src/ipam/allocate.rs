@@ -95,12 +95,13 @@ impl Ipam {
             let given = known.into_iter().filter_map(|id| self.given(id, Reason::AlreadyHeld)).collect();
             return Ok(self.outcome(given));
         }
-        let mark = self.changes.len();
+        let (mark, promised) = (self.changes.len(), self.promised_to(&request.holder));
         // First, so that what it frees can serve this very request when nothing else is left.
         self.retire_old_sandboxes(&request.holder, now);
-        let result = self.allocate_new(request, Vec::new(), now, entropy, trace);
-        if result.is_err() {
-            self.rollback_to(mark);
+        let result = self.allocate_new(request, promised.clone(), now, entropy, trace);
+        match result {
+            Ok(_) => self.drop_promises(&promised, now),
+            Err(_) => self.rollback_to(mark),
         }
         result.map(|given| self.outcome(given))
     }

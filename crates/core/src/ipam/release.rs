@@ -66,7 +66,12 @@ impl Ipam {
             asked.iter().filter(|id| stale.binary_search(id).is_err()).filter_map(container).collect();
         let mut along = self.find_active(|view| {
             let of = |containers: &HashSet<u64>| Keys::of(view).awaited.is_some_and(|hash| containers.contains(&hash));
-            here(view, true) && !of(&living) && (unlisted(view) || (of(&dying) && !is_valid(view) && !spared(view)))
+            // What was promised to a pod goes with the pod.
+            let is_promise = || view.holder().is_some_and(|holder| holder.is_promise());
+            here(view, true)
+                && !of(&living)
+                && !is_promise()
+                && (unlisted(view) || (of(&dying) && !is_valid(view) && !spared(view)))
         });
         stale.append(&mut along);
         self.release_slots(stale, now)

@@ -1,0 +1,177 @@
+//! Addresses before they are asked for.
+//!
+//! Between the moment a pod is bound to this node and the ADD of its container the kubelet mounts volumes and makes a
+//! sandbox. In that time what the pod will get is promised to it in the API server, for all pods that came together in
+//! one write; the ADD then finds it and needs no server. It is only a head start: a pod to which nothing was promised,
+//! because there was no time or nothing to give, is served as ever, and what was promised to one that asks for something
+//! else, or goes before it asks, is taken back.
+//!
+//! What a pod will ask for is what the last one asked for: the same network, and the pools that its CNI configuration
+//! names. Promises are made where they save a write and cost nobody anything: not in pools that lend to nodes, whose
+//! addresses are given out without the server; not where somebody has to be asked first, about a claim, an address that
+//! is kept, or strangers on the wire; and only to pods with one interface.
+
+use crate::agent::Agent;
+use berth_core::holder::Holder;
+use berth_core::ipam::{Ipam, Outcome, Request};
+use berth_dialects::native::pod::Pod;
+use berth_kube::watch::{Bell, Changes, Key, Mirror};
+use berth_wire::protocol::{self, AddRequest};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tracing::debug;
+
+/// The interface that every pod has.
+const FIRST: &str = "eth0";
+/// How long to sleep at most before looking whether to stop.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long to wait for more pods after the first of several: much less than a sandbox takes.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// What pods will ask for.
+#[derive(Default)]
+pub(crate) struct Ahead(Mutex<Option<AddRequest>>);
+
+impl Ahead {
+    /// This is what a pod of this node asked for.
+    pub(crate) fn learn(&self, add: &AddRequest) {
+        let is_plain = add.addresses.is_empty() && add.claim.is_none();
+        if add.pod.is_none() || add.attachment.ifname != FIRST || !is_plain {
+            return;
+        }
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|last| !asks_alike(last, add)) {
+            *last = Some(add.clone());
+        }
+    }
+
+    /// What another pod will ask for, if any has asked yet.
+    fn request_of(&self, pod: &Pod) -> Option<AddRequest> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let Pod { namespace, name, uid, .. } = pod;
+        let told = protocol::Pod { namespace: namespace.clone(), name: name.clone(), uid: Some(uid.clone()) };
+        let attachment = protocol::Attachment { container: Holder::id_of_pod(uid), ..last.attachment };
+        Some(AddRequest { attachment, pod: Some(told), ..last })
+    }
+}
+
+fn asks_alike(one: &AddRequest, other: &AddRequest) -> bool {
+    let of = |add: &AddRequest| {
+        (
+            add.attachment.network.clone(),
+            add.domain.clone(),
+            add.pools.clone(),
+            add.ranges.clone(),
+            add.families.clone(),
+        )
+    };
+    of(one) == of(other)
+}
+
+/// A pod to which something may have been promised.
+struct Promised {
+    uid: String,
+    /// In which CNI network; none if nothing was promised.
+    network: Option<String>,
+}
+
+/// Promises addresses to pods as they are bound to this node, until told to stop. A thread of its own: nothing that is
+/// slow may come between a pod and what it will need in a moment.
+pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
+    let Some((pods, bell)) = agent.pods.followed() else {
+        return debug!("the API server does not tell which pods are on the host's network: nothing is promised to any");
+    };
+    let Some((changes, mut known)) = begin(pods, bell, stop) else { return };
+    let mut heard = bell.rung();
+    while !stop.load(Ordering::SeqCst) {
+        let rung = bell.wait(heard, LOOK);
+        if rung == heard {
+            continue;
+        }
+        heard = rung;
+        std::thread::sleep(GATHER);
+        let (mut wanted, mut broken) = (Vec::new(), Vec::new());
+        for key in changes.take() {
+            let pod = pods.get(&key.namespace, &key.name);
+            if pod.as_ref().map(|pod| &pod.uid) == known.get(&key).map(|promised| &promised.uid) {
+                continue;
+            }
+            broken.extend(known.remove(&key));
+            if let Some(pod) = pod {
+                let request = agent.expected_of(&pod);
+                let network = request.as_ref().map(|request| request.holder.network.clone());
+                wanted.extend(request);
+                known.insert(key, Promised { uid: pod.uid.clone(), network });
+            }
+        }
+        agent.promise(wanted, broken);
+    }
+}
+
+/// Waits until it is known which pods are there already: their containers may have asked long ago.
+fn begin(pods: &Mirror<Pod>, bell: &Bell, stop: &AtomicBool) -> Option<(Changes, HashMap<Key, Promised>)> {
+    while !pods.is_synced() {
+        if stop.load(Ordering::SeqCst) {
+            return None;
+        }
+        let _ = bell.wait(bell.rung(), LOOK);
+    }
+    let changes = pods.changes();
+    let there = |key: Key| {
+        Some((key.clone(), Promised { uid: pods.get(&key.namespace, &key.name)?.uid.clone(), network: None }))
+    };
+    let known = changes.take().into_iter().filter_map(there).collect();
+    Some((changes, known))
+}
+
+impl Agent {
+    /// What a pod will ask for, if it can be told and may be promised.
+    fn expected_of(&self, pod: &Pod) -> Option<Request> {
+        let add = self.ahead.request_of(pod)?;
+        if pod.has_stable_name() && self.keeps_for_pods() {
+            return None;
+        }
+        let planned = self.interfaces(add).inspect_err(|error| debug!(pod = pod.name, %error, "nothing is promised"));
+        let [interface] = <[_; 1]>::try_from(planned.ok()?.1).ok()?;
+        let names_addresses = interface.request.groups.iter().any(|group| !group.addresses.is_empty());
+        (interface.claim.is_none() && !names_addresses).then_some(interface.request)
+    }
+
+    /// Promises what pods will ask for, and takes back what pods that are gone were promised.
+    fn promise(&self, wanted: Vec<Request>, broken: Vec<Promised>) {
+        let broken: Vec<(String, String)> =
+            broken.into_iter().filter_map(|promised| Some((promised.uid, promised.network?))).collect();
+        if wanted.is_empty() && broken.is_empty() {
+            return;
+        }
+        let done = self.engine.transact(move |context| {
+            for (uid, network) in &broken {
+                context.ipam.break_promise(uid, network, FIRST, context.now);
+            }
+            let mut made = 0usize;
+            for request in &wanted {
+                let savepoint = context.ipam.savepoint();
+                match context.ipam.promise(request, context.now, context.entropy) {
+                    Ok(Some(outcome)) if saves_a_write(context.ipam, &outcome) => made += 1,
+                    Ok(None) => {}
+                    // Its ADD will say why, if that is still so.
+                    Ok(Some(_)) | Err(_) => context.ipam.rollback_to(savepoint),
+                }
+            }
+            Ok(made)
+        });
+        match done {
+            Ok(0) => {}
+            Ok(pods) => debug!(pods, "promised addresses to pods that will ask for them"),
+            Err(error) => debug!(%error, "could not promise addresses to pods that will ask for them"),
+        }
+    }
+}
+
+/// Whether everything given is of pools that give out in the API server, and need not look at the wire.
+fn saves_a_write(ipam: &Ipam, outcome: &Outcome) -> bool {
+    let lends = |pool: &str| ipam.pool(pool).is_none_or(|pool| pool.lending.is_some());
+    outcome.given.iter().all(|given| given.detect.is_none() && !lends(&given.pool))
+}

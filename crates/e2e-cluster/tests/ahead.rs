@@ -1,0 +1,175 @@
+//! Addresses before they are asked for: what a pod will need is in the API server when its container asks.
+
+use berth_core::block::Block;
+use berth_dialects::native::block::{BlockSpec, from_spec};
+use berth_e2e::until;
+use berth_e2e_cluster::{Agent, Pod, World};
+use serde_json::{Value, json};
+
+/// A node of its own with a pool of its own, in a cluster that the tests share.
+struct Corner {
+    world: &'static World,
+    name: &'static str,
+    number: u8,
+    agent: Agent,
+}
+
+impl Corner {
+    /// One pod has been served, so that it is known what pods ask for.
+    fn new(name: &'static str, number: u8) -> Option<Self> {
+        let world = World::shared()?;
+        world.nodes(&[name]);
+        world.pool(name, &json!({"ranges": [format!("10.9.{number}.0/24")]}));
+        let corner = Self { world, name, number, agent: world.agent(name) };
+        let first = corner.pod("first");
+        let _ = corner.agent.address(&first, "c-first");
+        Some(corner)
+    }
+
+    fn annotations(&self) -> Value {
+        json!({"berth.io/pools": self.name})
+    }
+
+    fn pods(&self, names: &[&str]) -> Vec<Pod> {
+        let names: Vec<String> = names.iter().map(|name| format!("{}-{name}", self.name)).collect();
+        self.world.pods(self.name, &names, &self.annotations())
+    }
+
+    fn pod(&self, name: &str) -> Pod {
+        self.pods(&[name]).remove(0)
+    }
+
+    /// How many addresses of its pool are in use, says the API server.
+    fn used(&self) -> u64 {
+        let own = format!("default.10-9-{}-", self.number);
+        self.world.blocks().iter().filter(|(name, _)| name.starts_with(&own)).map(|(_, used)| used).sum()
+    }
+
+    fn until_used(&self, addresses: u64) {
+        until(&format!("{addresses} addresses to be in use"), || (self.used() == addresses).then_some(()));
+    }
+
+    /// Whether the API server knows that a container has an address.
+    fn knows(&self, container: &str) -> bool {
+        let listed = self.world.plane.kubectl_ok(&["get", "ipblocks", "-o", "json"]).unwrap();
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let has = |block: &Block| block.slots().any(|(_, view)| view.holder().is_some_and(|it| it.id == container));
+        listed["items"].as_array().unwrap().iter().any(|object| {
+            let spec: BlockSpec = serde_json::from_value(object["spec"].clone()).unwrap();
+            has(&from_spec(&spec).unwrap().1)
+        })
+    }
+}
+
+#[test]
+fn an_add_needs_no_server_once_the_pod_is_bound() {
+    let Some(own) = Corner::new("bound", 1) else { return };
+    let agent = &own.agent;
+    let pods = own.pods(&["a", "b", "c"]);
+    own.until_used(4);
+    own.world.plane.pause().unwrap();
+    let given = pods.iter().map(|pod| agent.address(pod, &format!("c-{}", pod.name)));
+    let given: Vec<std::net::IpAddr> = given.collect();
+    own.world.plane.resume().unwrap();
+    assert_eq!(own.used(), 4, "what was given is what was promised");
+    // A container that took it up is known by its name from then on, also after a crash, also before the server is told.
+    agent.kill();
+    agent.start();
+    for (pod, address) in pods.iter().zip(&given) {
+        assert_eq!(agent.address(pod, &format!("c-{}", pod.name)), *address);
+    }
+    agent.del(&pods[0], "c-another").silent();
+    assert_eq!(own.used(), 4, "not its container");
+    agent.del(&pods[0], "c-bound-a").silent();
+    assert_eq!(own.used(), 3);
+    assert!(own.knows("c-bound-b"), "the next write of the block told of the rest");
+    for pod in &pods[1..] {
+        agent.del(pod, &format!("c-{}", pod.name)).silent();
+    }
+    assert_eq!(own.used(), 1);
+    agent.stop();
+}
+
+#[test]
+fn which_container_has_an_address_is_told_after_a_while_and_at_the_end() {
+    let Some(own) = Corner::new("told", 2) else { return };
+    let pods = own.pods(&["a", "b"]);
+    own.until_used(3);
+    let _ = own.agent.address(&pods[0], "c-told-a");
+    until("the server to hear of it", || own.knows("c-told-a").then_some(()));
+    let _ = own.agent.address(&pods[1], "c-told-b");
+    own.agent.stop();
+    assert!(own.knows("c-told-b"), "what is not written at the end is written by nobody");
+}
+
+#[test]
+fn a_pod_that_goes_before_it_asks_takes_nothing_along() {
+    let Some(own) = Corner::new("goes", 3) else { return };
+    let pods = own.pods(&["gone", "stays"]);
+    own.until_used(3);
+    own.world.delete_pod(&pods[0]);
+    own.until_used(2);
+    let _ = own.agent.address(&pods[1], "c-stays");
+    own.world.delete_pod(&pods[1]);
+    // When the agent has seen a pod that came after that, it has seen that.
+    let _ = own.pod("another");
+    own.until_used(3);
+    own.agent.del(&pods[1], "c-stays").silent();
+    assert_eq!(own.used(), 2, "a container that has asked keeps it until its DEL");
+    own.agent.stop();
+}
+
+#[test]
+fn nothing_is_promised_to_pods_that_ask_for_nothing_or_have_to_ask_first() {
+    let Some(own) = Corner::new("nothing", 4) else { return };
+    let world = own.world;
+    world.pool("lent", &json!({"ranges": ["10.9.5.0/24"], "blockSize": 28}));
+    let spec = json!({"nodeName": own.name, "hostNetwork": true, "containers": [{"name": "c", "image": "none"}]});
+    world.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "host"}, "spec": spec}).to_string());
+    let address = json!({"berth.io/pools": own.name, "berth.io/addresses": "10.9.4.77"});
+    let named = world.pod_of(own.name, "named", 1, &address);
+    let lent = world.pod_of(own.name, "lent", 1, &json!({"berth.io/pools": "lent"}));
+    let plain = world.pod_of(own.name, "plain", 1, &own.annotations());
+    // Pods are seen in order: when this one has its promise, the others have none.
+    own.until_used(2);
+    for pod in [named, lent, plain] {
+        let _ = own.agent.address(&pod, &format!("c-{}", pod.name));
+    }
+    assert_eq!(own.used(), 3, "and each was served all the same");
+    own.agent.stop();
+}
+
+#[test]
+fn a_pod_whose_pools_change_before_it_asks_gets_what_it_asks_for() {
+    let Some(own) = Corner::new("change", 6) else { return };
+    own.world.pool("other", &json!({"ranges": ["10.9.7.0/24"]}));
+    let pod = own.pod("web");
+    own.until_used(2);
+    own.world.plane.kubectl_ok(&["annotate", "--overwrite", "pod", &pod.name, "berth.io/pools=other"]).unwrap();
+    until("the agent to see it", || {
+        let address = own.agent.address(&pod, "c-web").to_string();
+        if !address.starts_with("10.9.7.") {
+            own.agent.del(&pod, "c-web").silent();
+        }
+        address.starts_with("10.9.7.").then_some(())
+    });
+    assert_eq!(own.used(), 1, "that of the first pod");
+    own.agent.stop();
+}
+
+#[test]
+fn an_agent_that_lost_its_journal_lets_the_pod_keep_what_it_was_promised() {
+    let Some(own) = Corner::new("lost", 8) else { return };
+    let pod = own.pod("web");
+    own.until_used(2);
+    own.agent.kill();
+    own.agent.lose_state();
+    own.agent.start();
+    own.world.plane.pause().unwrap();
+    let answer = own.agent.add(&pod, "c-web");
+    own.world.plane.resume().unwrap();
+    assert_eq!(answer.code, 0, "{}", answer.stdout);
+    own.agent.del(&pod, "c-web").silent();
+    assert_eq!(own.used(), 1);
+    own.agent.stop();
+}
