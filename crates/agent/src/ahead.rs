@@ -4,7 +4,7 @@
 //! sandbox. In that time what the pod will get is promised to it in the API server, for all pods that came together in
 //! one write; the ADD then finds it and needs no server. It is only a head start: a pod to which nothing was promised,
 //! because there was no time or nothing to give, is served as ever, and what was promised to one that asks for something
-//! else, or goes before it asks, is taken back.
+//! else, goes before it asks, or does not ask for a while, is taken back.
 //!
 //! What a pod will ask for is what the last one asked for: the same network, and the pools that its CNI configuration
 //! names. Promises are made where they save a write and cost nobody anything: not in pools that lend to nodes, whose
@@ -20,7 +20,7 @@ use berth_wire::protocol::{self, AddRequest};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::debug;
 
 /// The interface that every pod has.
@@ -29,6 +29,9 @@ const FIRST: &str = "eth0";
 const LOOK: Duration = Duration::from_millis(200);
 /// How long to wait for more pods after the first of several: much less than a sandbox takes.
 const GATHER: Duration = Duration::from_millis(5);
+
+/// How long an address waits for its pod. Most ask within seconds; some never do, having their address from elsewhere.
+const KEEP: Duration = Duration::from_secs(120);
 
 /// What pods will ask for.
 #[derive(Default)]
@@ -73,8 +76,16 @@ fn asks_alike(one: &AddRequest, other: &AddRequest) -> bool {
 /// A pod to which something may have been promised.
 struct Promised {
     uid: String,
-    /// In which CNI network; none if nothing was promised.
-    network: Option<String>,
+    /// In which CNI network, and when; none if nothing was promised, or not any more.
+    promise: Option<(String, Instant)>,
+}
+
+impl Promised {
+    /// The promise, if it has waited for too long.
+    fn expired(&mut self) -> Option<Self> {
+        let promise = self.promise.take_if(|(_, since)| since.elapsed() > KEEP)?;
+        Some(Self { uid: self.uid.clone(), promise: Some(promise) })
+    }
 }
 
 /// Promises addresses to pods as they are bound to this node, until told to stop. A thread of its own: nothing that is
@@ -87,12 +98,12 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
     let mut heard = bell.rung();
     while !stop.load(Ordering::SeqCst) {
         let rung = bell.wait(heard, LOOK);
-        if rung == heard {
-            continue;
+        if rung != heard {
+            std::thread::sleep(GATHER);
         }
         heard = rung;
-        std::thread::sleep(GATHER);
-        let (mut wanted, mut broken) = (Vec::new(), Vec::new());
+        let (mut wanted, mut broken) =
+            (Vec::new(), known.values_mut().filter_map(Promised::expired).collect::<Vec<_>>());
         for key in changes.take() {
             let pod = pods.get(&key.namespace, &key.name);
             if pod.as_ref().map(|pod| &pod.uid) == known.get(&key).map(|promised| &promised.uid) {
@@ -101,9 +112,9 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
             broken.extend(known.remove(&key));
             if let Some(pod) = pod {
                 let request = agent.expected_of(&pod);
-                let network = request.as_ref().map(|request| request.holder.network.clone());
+                let promise = request.as_ref().map(|request| (request.holder.network.clone(), Instant::now()));
                 wanted.extend(request);
-                known.insert(key, Promised { uid: pod.uid.clone(), network });
+                known.insert(key, Promised { uid: pod.uid.clone(), promise });
             }
         }
         agent.promise(wanted, broken);
@@ -120,7 +131,7 @@ fn begin(pods: &Mirror<Pod>, bell: &Bell, stop: &AtomicBool) -> Option<(Changes,
     }
     let changes = pods.changes();
     let there = |key: Key| {
-        Some((key.clone(), Promised { uid: pods.get(&key.namespace, &key.name)?.uid.clone(), network: None }))
+        Some((key.clone(), Promised { uid: pods.get(&key.namespace, &key.name)?.uid.clone(), promise: None }))
     };
     let known = changes.take().into_iter().filter_map(there).collect();
     Some((changes, known))
@@ -142,7 +153,7 @@ impl Agent {
     /// Promises what pods will ask for, and takes back what pods that are gone were promised.
     fn promise(&self, wanted: Vec<Request>, broken: Vec<Promised>) {
         let broken: Vec<(String, String)> =
-            broken.into_iter().filter_map(|promised| Some((promised.uid, promised.network?))).collect();
+            broken.into_iter().filter_map(|promised| Some((promised.uid, promised.promise?.0))).collect();
         if wanted.is_empty() && broken.is_empty() {
             return;
         }

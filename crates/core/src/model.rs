@@ -145,6 +145,8 @@ pub struct Pool {
     pub kind: String,
     /// Its addresses.
     pub ranges: Vec<Range>,
+    /// Those of them that are written as `FIRST-LAST`: just those addresses, also where they happen to fill a CIDR.
+    pub spelled_out: Vec<Range>,
     /// Addresses inside the ranges that it does not have.
     pub exclude: Vec<Range>,
     /// The subnet it is cut from.
@@ -206,6 +208,7 @@ impl Pool {
             unit_len: family.bits(),
             kind: LOCAL_TYPE.to_owned(),
             ranges,
+            spelled_out: Vec::new(),
             exclude: Vec::new(),
             subnet: None,
             prefix_len: None,
@@ -278,6 +281,12 @@ impl Pool {
         }
     }
 
+    /// The CIDR that a range of the pool is, if it is written as one. Anything else says nothing about its surroundings.
+    #[must_use]
+    pub fn cidr_of(&self, range: Range) -> Option<Cidr> {
+        range.as_cidr().filter(|_| !self.spelled_out.contains(&range))
+    }
+
     /// The router for an address of the pool.
     #[must_use]
     pub fn gateway_of(&self, addr: IpAddr, subnet: Option<&Subnet>) -> Option<IpAddr> {
@@ -291,7 +300,7 @@ impl Pool {
                 // A range that is no CIDR says nothing about its surroundings: no router is made up for it.
                 None => {
                     let known = self.prefix_len.is_some()
-                        || self.ranges.iter().any(|r| r.contains(addr) && r.as_cidr().is_some());
+                        || self.ranges.iter().any(|&r| r.contains(addr) && self.cidr_of(r).is_some());
                     known.then(|| self.subnet_of(addr, None).first_host()).flatten()
                 }
             },
@@ -316,7 +325,7 @@ impl Pool {
         for cidr in self.subnets(subnet).into_iter().filter(|cidr| !cidr.is_usable_whole()) {
             // A range written as FIRST-LAST without a subnet means just those addresses.
             let implied = subnet.is_none() && self.prefix_len.is_none();
-            if implied && !self.ranges.iter().any(|r| r.as_cidr() == Some(cidr)) {
+            if implied && !self.ranges.iter().any(|&r| self.cidr_of(r) == Some(cidr)) {
                 continue;
             }
             if !self.edges.network {

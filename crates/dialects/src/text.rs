@@ -1,5 +1,6 @@
 //! Values that are written as text: read through [`FromStr`], so that one error names the field and the fix.
 
+use berth_core::addr::{ParseError, Range};
 use serde::{Deserialize, Deserializer, de::Error};
 use std::fmt;
 use std::net::IpAddr;
@@ -13,6 +14,21 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A range, and whether it is written as `FIRST-LAST`: then it means just those addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) range: Range,
+    pub(crate) spelled_out: bool,
+}
+
+impl FromStr for Written {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        text.parse().map(|range| Self { range, spelled_out: text.contains('-') })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Addresses before they are asked for: what a pod will need is in the API server when its container asks.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use berth_core::block::Block;
 use berth_dialects::native::block::{BlockSpec, from_spec};
 use berth_e2e::until;

@@ -54,7 +54,7 @@ impl Config {
 
 fn around<'a>(subnets: &'a BTreeMap<String, Subnet>, pool: &Pool) -> Option<&'a Subnet> {
     let fits = |subnet: &&Subnet| {
-        let own = |range: &Range| match (pool.prefix_len, range.as_cidr()) {
+        let own = |range: &Range| match (pool.prefix_len, pool.cidr_of(*range)) {
             (Some(len), _) => Some(Cidr::containing(range.first(), len)),
             // A single address says nothing about its surroundings, nor does FIRST-LAST.
             (None, cidr) => cidr.filter(|cidr| cidr.prefix_len() < pool.family.bits()),

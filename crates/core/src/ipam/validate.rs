@@ -282,7 +282,7 @@ fn units(pool: &Pool, subnet: Option<&Subnet>, faults: &mut Faults) {
 
 /// The subnets that a pool is known to be in. A range that is no CIDR says nothing about its surroundings.
 fn known_subnets(pool: &Pool, subnet: Option<&Subnet>) -> Vec<Cidr> {
-    let known = subnet.is_some() || pool.prefix_len.is_some() || pool.ranges.iter().all(|r| r.as_cidr().is_some());
+    let known = subnet.is_some() || pool.prefix_len.is_some() || pool.ranges.iter().all(|&r| pool.cidr_of(r).is_some());
     if known { pool.subnets(subnet) } else { Vec::new() }
 }
 

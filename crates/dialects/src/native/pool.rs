@@ -5,7 +5,7 @@ use super::net::{DnsSpec, RouteSpec, WrittenGateway, gateway};
 use crate::duration::GoDuration;
 use crate::field::{FieldError, decode};
 use crate::object::{Object, check_name};
-use crate::text::Text;
+use crate::text::{Text, Written};
 use berth_core::addr::Range;
 use berth_core::apps::Application;
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
@@ -22,7 +22,7 @@ pub struct PoolSpec {
     network: Option<String>,
     /// Its addresses, all of one family: CIDRs, `FIRST-LAST`, single addresses.
     #[schema(value_type = Vec<String>, example = json!(["10.77.0.0/16"]))]
-    ranges: Vec<Text<Range>>,
+    ranges: Vec<Text<Written>>,
     /// Addresses inside the ranges that it does not have.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
@@ -267,9 +267,14 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
     for namespace in spec.quota.namespaces.keys() {
         check_name("spec.quota.namespaces", namespace, 63, false)?;
     }
-    let ranges: Vec<Range> = spec.ranges.into_iter().map(|Text(range)| range).collect();
+    let ranges: Vec<Range> = spec.ranges.iter().map(|Text(written)| written.range).collect();
+    // Of no other range could it be thought that it is a CIDR.
+    let looks_whole = |Text(written): &&Text<Written>| written.spelled_out && written.range.as_cidr().is_some();
+    let spelled_out = spec.ranges.iter().filter(looks_whole);
+    let spelled_out = spelled_out.map(|Text(written)| written.range).collect();
     let plain = Pool::new(&object.metadata.name, ranges);
     Ok(Pool {
+        spelled_out,
         network: super::network(spec.network)?,
         unit_len: spec.unit_prefix_length.unwrap_or(plain.unit_len),
         kind: spec.kind.unwrap_or_else(|| LOCAL_TYPE.to_owned()),

@@ -22,6 +22,24 @@ fn the_least_pool_is_all_defaults() {
 }
 
 #[test]
+fn addresses_that_are_spelled_out_are_just_those_also_if_they_fill_a_cidr() {
+    for (ranges, addresses, gateway) in [("10.0.0.16/28", 13, true), ("10.0.0.16-10.0.0.31", 16, false)] {
+        let pool = lower_pool(&object(&native("IPPool", "p", &format!("{{ranges: [{ranges}]}}")))).expect("lowers");
+        assert_eq!(pool.members(None).count().to_string(), addresses.to_string(), "{ranges}");
+        assert_eq!(pool.gateway_of(pool.ranges[0].first(), None).is_some(), gateway, "{ranges}");
+        let subnet = native("IPSubnet", "wide", "{cidr: 10.0.0.0/24}");
+        let subnet = lower_subnet(&object(&subnet)).expect("lowers");
+        let mut config = berth_core::ipam::Config::default();
+        config.subnets.insert("wide".into(), subnet);
+        assert_eq!(
+            config.subnet_around(&pool).is_some(),
+            !gateway,
+            "{ranges}: only what says nothing of its surroundings is part of what is around it"
+        );
+    }
+}
+
+#[test]
 fn every_field_of_a_pool_is_lowered() {
     let spec = r#"
   network: red
@@ -73,6 +91,7 @@ fn every_field_of_a_pool_is_lowered() {
         family: Family::V4,
         unit_len: 30,
         kind: "calico".into(),
+        spelled_out: Vec::new(),
         ranges: ["10.0.0.0/24", "10.0.2.5-10.0.2.9", "10.0.3.1"].map(|r| r.parse().expect("a range")).to_vec(),
         exclude: vec!["10.0.0.7".parse().expect("a range")],
         subnet: Some("wide".into()),
