@@ -487,7 +487,13 @@ fn definitions_have_the_names_columns_and_subresources_of_the_original() {
     assert_eq!(
         rows,
         [
-            row("spiderippools", "sp", "Cluster", true, "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT"),
+            row(
+                "spiderippools",
+                "sp",
+                "Cluster",
+                true,
+                "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT DISABLE APP-NAMESPACE"
+            ),
             row("spidersubnets", "ss", "Cluster", true, "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT"),
             row("spiderreservedips", "sr", "Cluster", false, "VERSION"),
             row("spiderendpoints", "se", "Namespaced", false, "INTERFACE IPV4POOL IPV4 IPV6POOL IPV6 NODE"),
