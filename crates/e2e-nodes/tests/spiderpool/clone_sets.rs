@@ -116,7 +116,7 @@ pub(crate) fn by_hand(lab: &mut Lab) {
 }
 
 pub(crate) fn automatic(lab: &mut Lab) {
-    let subnet = |name: &str, spec: &Value| object(lab, "SpiderSubnet", json!({"name": name}), spec);
+    let subnet = |name: &str, spec: &Value| object(lab, "SpiderSubnet", &json!({"name": name}), spec);
     subnet("subnet-demo-v4", &json!({"subnet": "172.16.0.0/16", "ips": ["172.16.41.1-172.16.41.200"]}));
     let ips = json!(["fc00:f853:ccd:e790::10-fc00:f853:ccd:e790::ff"]);
     subnet("subnet-demo-v6", &json!({"subnet": "fc00:f853:ccd:e790::/64", "ips": ips}));

@@ -14,6 +14,12 @@ pub(crate) fn and_its_addresses_come_back(lab: &mut Lab) {
     pool(lab, "scarce", &json!({"subnet": "172.20.7.0/24", "ips": ["172.20.7.10-172.20.7.15"]}));
     let asks = json!({"ipam.spidernet.io/ippool": r#"{"ipv4": ["scarce"]}"#});
     let all = Workload::deployment_with(lab, "all", 6, &asks);
+    // All of it on that node, and what each has is its own.
+    pool(lab, "own", &json!({"subnet": "172.20.8.0/24", "ips": ["172.20.8.10-172.20.8.12"]}));
+    lab.kubectl("cordon node-1 node-2");
+    let own = Workload::stateful_set_with(lab, "own", 3, &json!({"ipam.spidernet.io/ippool": r#"{"ipv4": ["own"]}"#}));
+    lab.kubectl("uncordon node-1 node-2");
+    let before = lab.holders(&own.pods(lab));
     let (lost, living): (Vec<Pod>, Vec<Pod>) = all.pods(lab).into_iter().partition(|pod| pod.node == LOST);
     assert!(!lost.is_empty() && !living.is_empty(), "{lost:?} {living:?}");
     let (theirs, kept) = (lab.holders(&lost), lab.holders(&living));
@@ -37,6 +43,8 @@ pub(crate) fn and_its_addresses_come_back(lab: &mut Lab) {
     // Now they do not, and somebody says so.
     node(lab).power_off();
     lab.kubectl(&format!("delete node {LOST}"));
+    // Kubernetes would do so by itself, a minute later.
+    lab.kubectl(&format!("delete pods --field-selector spec.nodeName={LOST} --force --grace-period 0"));
     let elsewhere = lab.until("what they had to come back", || {
         nobody_lost_anything(lab, &living, &kept);
         let pods: Vec<Pod> = all.pods(lab).into_iter().filter(|pod| pod.node != LOST && pod.ready).collect();
@@ -49,6 +57,9 @@ pub(crate) fn and_its_addresses_come_back(lab: &mut Lab) {
         everything.into_keys().collect::<Vec<_>>(),
         "all addresses of the pool are in use again"
     );
+    own.wait(lab);
+    assert_eq!(lab.holders(&own.pods(lab)), before, "each has what it had, elsewhere");
+    own.delete(lab);
     all.scale(lab, 6);
     all.wait(lab);
     all.delete(lab);

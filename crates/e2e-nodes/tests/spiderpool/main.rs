@@ -94,11 +94,11 @@ fn install_berth(lab: &Lab) {
 /// Makes a SpiderIPPool.
 #[track_caller]
 fn pool(lab: &Lab, name: &str, spec: &Value) {
-    object(lab, "SpiderIPPool", json!({"name": name}), spec);
+    object(lab, "SpiderIPPool", &json!({"name": name}), spec);
 }
 
 #[track_caller]
-fn object(lab: &Lab, kind: &str, metadata: Value, spec: &Value) {
+fn object(lab: &Lab, kind: &str, metadata: &Value, spec: &Value) {
     lab.apply(
         &json!({"apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": kind, "metadata": metadata, "spec": spec}),
     );
