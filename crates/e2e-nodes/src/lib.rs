@@ -262,7 +262,7 @@ impl Drop for Lab {
         if thread::panicking() {
             let plane = self.cluster.control_plane();
             let logs = format!("logs --namespace {} --selector app.kubernetes.io/name=berth-agent", berth::NAMESPACE);
-            for line in ["get pods -A -o wide", "get ipblocks", "get pools", &format!("{logs} --prefix --tail 40")] {
+            for line in ["get pods -A -o wide", "get ipblocks", "get ippools", &format!("{logs} --prefix --tail 40")] {
                 let words: Vec<&str> = line.split(' ').collect();
                 let said = plane.kubectl(&words).map(|output| output.stdout).unwrap_or_default();
                 eprintln!("--- {line}\n{}", String::from_utf8_lossy(&said));
