@@ -12,6 +12,7 @@
 //! | [`berth`] | Berth, installed on it from its manifests |
 //! | [`node`] | a machine of its own, as far as Kubernetes can tell: containerd and a kubelet in namespaces |
 //! | [`underlay`] | the network that nodes are in |
+//! | [`station`] | somebody else in that network: a router, a stranger |
 //! | [`image`] | container images without a builder |
 //! | [`process`] | children that end when we do |
 //! | [`error`] | what can go wrong, and [`or_skip`], which tells a test to skip or to fail |
@@ -34,6 +35,7 @@ mod pod_network;
 pub mod process;
 mod sandbox;
 mod scratch;
+pub mod station;
 pub mod tools;
 pub mod underlay;
 
@@ -42,6 +44,7 @@ pub use control_plane::{ControlPlane, Options};
 pub use error::{Error, Result};
 pub use image::Image;
 pub use node::Node;
+pub use station::Station;
 pub use underlay::Underlay;
 
 use std::env;

@@ -273,6 +273,12 @@ impl Node {
         found.ok_or_else(|| Error::Invalid(format!("{}: no pod {namespace}/{name} runs here", self.name)))
     }
 
+    /// Whether it has power.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.path("/run/node-is-up").exists()
+    }
+
     /// Cuts the power, and waits until the lights are out: the first process is gone only after all others are. The
     /// node does not come back.
     pub fn power_off(&mut self) {

@@ -104,9 +104,14 @@ impl Underlay {
         format!("fdbe:7400:{:x}::{:x}", self.number, u16::from(node) + 1)
     }
 
-    /// A cable from the bridge to an interface in the network namespace of a process.
+    /// A cable from the bridge to an interface of a node, whose network namespace is that of a process.
     pub(crate) fn plug(&self, node: u8, interface: &str, pid: u32) -> Result<()> {
-        let end = format!("{}{node}{interface}", cables(self.number));
+        self.cable(&format!("{node}{interface}"), interface, pid)
+    }
+
+    /// The same to anybody's interface. The host's end is told from others by a few letters.
+    pub(crate) fn cable(&self, letters: &str, interface: &str, pid: u32) -> Result<()> {
+        let end = format!("{}{letters}", cables(self.number));
         ip(&format!("link add {end} type veth peer name {interface} netns {pid}"))?;
         ip(&format!("link set {end} master {} up", self.bridge()))?;
         Ok(())

@@ -87,7 +87,7 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
     let mut claims = Claims::new(world.clone(), events.clone());
     let mut endpoints = Mender::new(world.clone(), options.audit);
     let mut apps = Apps::new(world.clone(), events.clone());
-    let mut spider = Spider::new(world.clone());
+    let mut spider = Spider::new(world.clone(), events.clone());
     let mut guard = Guard::new(world.clone(), events);
     let workers = [
         work("reclaim", &world, &seat, stop, move |seat| reclaim.round(seat))?,

@@ -198,9 +198,7 @@ fn news(before: &Value, now: &Value) -> Vec<(Reason, String)> {
     let strangers = count(now, "quarantined");
     // A pool tells of its own; a subnet would say the same again.
     if now["phase"].is_string() && strangers > count(before, "quarantined") {
-        let note = format!(
-            "{strangers} addresses were seen in use by strangers and are not given out; `berth get addresses` shows them"
-        );
+        let note = format!("{strangers} addresses were seen in use by strangers and are not given out");
         news.push((Reason::Conflict, note));
     }
     if let Some(refused) = condition::of(now, ACCEPTED).filter(|accepted| accepted["status"] == "False")

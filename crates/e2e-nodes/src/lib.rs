@@ -6,6 +6,9 @@
 //! A test fails by panicking, and so does everything here.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+pub mod clone_set;
+pub mod helm;
+pub mod multus;
 pub mod workload;
 
 pub use workload::Workload;
@@ -66,7 +69,13 @@ impl Lab {
         self.cluster.control_plane().kubectl_ok(&words).unwrap()
     }
 
-    fn get(&self, line: &str) -> Vec<Value> {
+    /// The objects that `kubectl get` lists.
+    ///
+    /// # Panics
+    /// If it does not succeed.
+    #[track_caller]
+    #[must_use]
+    pub fn get(&self, line: &str) -> Vec<Value> {
         let list: Value = serde_json::from_str(&self.kubectl(&format!("get {line} -o json"))).unwrap();
         list["items"].as_array().unwrap().clone()
     }
@@ -192,6 +201,33 @@ impl Lab {
         eprintln!("    settled after {:.1} s", began.elapsed().as_secs_f64());
     }
 
+    /// That all is well: `berth check` finds nothing, and no two pods that run anywhere have an address in common, whatever
+    /// the API server says about them.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[track_caller]
+    pub fn is_sound(&self) {
+        // What has just gone is looked at twice before it is free.
+        self.until("berth check to find nothing", || {
+            let exec = ["exec", "--namespace", berth::NAMESPACE, "deployment/berth-controller", "--"];
+            let check = ["/berth", "check", "--cluster"];
+            let output = self.cluster.control_plane().kubectl(&[&exec[..], &check].concat()).unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
+        });
+        let mut holders: BTreeMap<IpAddr, String> = BTreeMap::new();
+        let running = self.cluster.nodes().iter().filter(|node| node.is_up());
+        for (node, namespace) in running.flat_map(|node| [(node, "default"), (node, berth::NAMESPACE)]) {
+            for (pod, addresses) in node.pods_addresses(namespace).unwrap() {
+                for address in addresses {
+                    let other = holders.insert(address, format!("{pod} on {}", node.name()));
+                    assert!(other.is_none(), "{address} is in two pods: {pod} on {} and {other:?}", node.name());
+                }
+            }
+        }
+    }
+
     /// Asks until the answer is `Ok`.
     ///
     /// # Panics
@@ -226,7 +262,7 @@ impl Drop for Lab {
         if thread::panicking() {
             let plane = self.cluster.control_plane();
             let logs = format!("logs --namespace {} --selector app.kubernetes.io/name=berth-agent", berth::NAMESPACE);
-            for line in ["get pods -A -o wide", "get ipblocks", "get pools", &format!("{logs} --prefix --tail 40")] {
+            for line in ["get pods -A -o wide", "get ipblocks", "get ippools", &format!("{logs} --prefix --tail 40")] {
                 let words: Vec<&str> = line.split(' ').collect();
                 let said = plane.kubectl(&words).map(|output| output.stdout).unwrap_or_default();
                 eprintln!("--- {line}\n{}", String::from_utf8_lossy(&said));

@@ -11,7 +11,7 @@ pub struct Workload {
     name: &'static str,
 }
 
-fn manifest(kind: &str, name: &str, replicas: u8, pools: &str) -> Value {
+fn manifest(kind: &str, name: &str, replicas: u8, annotations: &Value) -> Value {
     let labels = json!({"app": name});
     let spread = json!([{
         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
@@ -25,7 +25,7 @@ fn manifest(kind: &str, name: &str, replicas: u8, pools: &str) -> Value {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": labels, "annotations": {"berth.io/pools": pools}},
+                "metadata": {"labels": labels, "annotations": annotations},
                 "spec": {
                     // Not 0: then the API server forgets a pod before its kubelet hears of it.
                     "terminationGracePeriodSeconds": 1,
@@ -46,8 +46,18 @@ impl Workload {
     #[track_caller]
     #[must_use]
     pub fn deployment(lab: &Lab, name: &'static str, replicas: u8, pools: &str) -> Self {
+        Self::deployment_with(lab, name, replicas, &json!({"berth.io/pools": pools}))
+    }
+
+    /// A Deployment of pods with these annotations, all of it ready.
+    ///
+    /// # Panics
+    /// If it does not become so.
+    #[track_caller]
+    #[must_use]
+    pub fn deployment_with(lab: &Lab, name: &'static str, replicas: u8, annotations: &Value) -> Self {
         let workload = Self { kind: "deployment", name };
-        workload.apply(lab, &manifest("Deployment", name, replicas, pools), replicas);
+        workload.apply(lab, &manifest("Deployment", name, replicas, annotations), replicas);
         workload
     }
 
@@ -58,8 +68,18 @@ impl Workload {
     #[track_caller]
     #[must_use]
     pub fn stateful_set(lab: &Lab, name: &'static str, replicas: u8, pools: &str) -> Self {
+        Self::stateful_set_with(lab, name, replicas, &json!({"berth.io/pools": pools}))
+    }
+
+    /// A StatefulSet of pods with these annotations, all of it ready.
+    ///
+    /// # Panics
+    /// If it does not become so.
+    #[track_caller]
+    #[must_use]
+    pub fn stateful_set_with(lab: &Lab, name: &'static str, replicas: u8, annotations: &Value) -> Self {
         let workload = Self { kind: "statefulset", name };
-        let mut manifest = manifest("StatefulSet", name, replicas, pools);
+        let mut manifest = manifest("StatefulSet", name, replicas, annotations);
         manifest["spec"]["serviceName"] = json!(name);
         manifest["spec"]["podManagementPolicy"] = json!("Parallel");
         workload.apply(lab, &manifest, replicas);

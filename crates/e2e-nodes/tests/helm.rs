@@ -3,30 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use berth_cluster::tools::Tool;
 use berth_cluster::{Cluster, ClusterOptions, PodNetwork, berth, or_skip};
+use berth_e2e_nodes::helm::{chart, helm, rolled_out, values};
 use berth_e2e_nodes::{Lab, Workload};
 use serde_json::json;
-use std::path::Path;
-use std::process::Command;
-
-/// Runs Helm, which must succeed.
-#[track_caller]
-fn helm(lab: &Lab, args: &[&str]) -> String {
-    let output = Command::new(Tool::Helm.path().unwrap())
-        .args(args)
-        .args(["--namespace", berth::NAMESPACE, "--kubeconfig"])
-        .arg(lab.cluster.control_plane().kubeconfig())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "helm {args:?}: {said}");
-    said
-}
-
-fn chart() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/helm/berth").to_string_lossy().into_owned()
-}
 
 #[test]
 fn the_chart_installs_upgrades_and_uninstalls() {
@@ -35,21 +15,14 @@ fn the_chart_installs_upgrades_and_uninstalls() {
     let Some(cluster) = or_skip(Cluster::start_with(&options)) else { return };
     let mut lab = Lab { cluster };
     lab.cluster.load_image(&image).unwrap();
-    let (repository, tag) = berth::IMAGE.rsplit_once(':').unwrap();
-    let server = format!("apiServer={}", lab.cluster.control_plane().url());
-    let image = format!("image.repository={repository},image.tag={tag},image.pullPolicy=Never");
-    let (chart, values) = (chart(), ["--set", &image, "--set", &server]);
+    let (chart, values) = (chart(), values(&lab));
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
     helm(&lab, &["lint", "--strict", &chart]);
     helm(&lab, &[&["install", "berth", &chart, "--create-namespace"], &values[..]].concat());
     berth::wait_for_agents(&lab.cluster).unwrap();
     lab.kubectl("wait --for=condition=Established --timeout=30s crd --all");
     lab.pool("all", 3, 10, 60, &json!({"default": true}));
     berth::configure_nodes(&mut lab.cluster).unwrap();
-    let rolled_out = |lab: &Lab| {
-        for workload in ["daemonset/berth-agent", "deployment/berth-controller"] {
-            lab.kubectl(&format!("rollout status {workload} -n {} --timeout 90s", berth::NAMESPACE));
-        }
-    };
     rolled_out(&lab);
 
     eprintln!("-- a Deployment gets addresses, and the pool says so");

@@ -4,26 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use berth_cluster::BUSYBOX;
-use berth_cluster::tools::Tool;
-use berth_e2e_nodes::{Lab, Pod};
+use berth_e2e_nodes::{Lab, Pod, multus};
 use serde_json::{Value, json};
 
 const REPLICAS: u8 = 4;
 
 /// Puts Multus in front of Berth's network on every node.
 fn install_multus(lab: &Lab) {
-    let multus = Tool::Multus.path().unwrap();
-    lab.cluster.control_plane().define_attachments().unwrap();
-    let kubeconfig = lab.cluster.control_plane().kubeconfig();
-    for node in lab.cluster.nodes() {
-        let own = node.cni_conf_dir().join("10-berth.conflist");
-        let network: Value = serde_json::from_str(&std::fs::read_to_string(own).unwrap()).unwrap();
-        let config = json!({"cniVersion": "1.0.0", "name": "multus-cni-network", "type": "multus",
-                            "kubeconfig": kubeconfig, "delegates": [network]});
-        std::fs::copy(&multus, node.cni_bin_dir().join("multus")).unwrap();
-        // The first in order of name is the one that containerd uses.
-        std::fs::write(node.cni_conf_dir().join("00-multus.conf"), config.to_string()).unwrap();
-    }
+    let own = lab.cluster.nodes()[0].cni_conf_dir().join("10-berth.conflist");
+    let network: Value = serde_json::from_str(&std::fs::read_to_string(own).unwrap()).unwrap();
+    multus::install(lab, &network);
 }
 
 fn deployment() -> Value {
@@ -83,8 +73,7 @@ fn pods_with_two_interfaces_through_multus() {
     second(&lab, REPLICAS);
     let config = json!({"cniVersion": "1.0.0", "name": "storage-net",
                         "plugins": [{"type": "bridge", "bridge": "cni1", "ipam": {"type": "berth-cni"}}]});
-    lab.apply(&json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "storage", "namespace": "default"}, "spec": {"config": config.to_string()}}));
+    multus::define(&lab, "storage", &config);
     lab.apply(&deployment());
     lab.kubectl("rollout status deployment/two --timeout 90s");
     inspect(&lab, &lab.pods(Some("two")));

@@ -28,7 +28,8 @@ pub struct Connect {
 
 impl Connect {
     /// The cluster that kubectl would talk to: of the given kubeconfig, of `KUBECONFIG`, of `~/.kube/config`, and else that
-    /// of the pod.
+    /// of the pod. In a pod of Berth's own that is at the address which the pod was told, as for whatever else runs there:
+    /// the server's Service may not be reachable.
     #[must_use]
     pub fn as_kubectl(given: Option<PathBuf>) -> Self {
         let of_environment = || std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -36,7 +37,10 @@ impl Connect {
             let path = PathBuf::from(std::env::var_os("HOME")?).join(".kube/config");
             path.exists().then_some(path)
         };
-        Self { kubeconfig: given.or_else(of_environment).or_else(of_home), server: None }
+        let kubeconfig = given.or_else(of_environment).or_else(of_home);
+        let told = || std::env::var("BERTH_API_SERVER").ok().filter(|url| !url.is_empty());
+        let server = if kubeconfig.is_none() { told() } else { None };
+        Self { kubeconfig, server }
     }
 }
 

@@ -4,10 +4,12 @@
 mod endpoints;
 
 use crate::condition::dated;
+use crate::events::{Events, Reason, object};
 use crate::facts::{Record, SpiderMirrors};
 use crate::leader::Seat;
 use crate::world::World;
-use berth_core::block::SlotRef;
+use berth_core::addr::Count;
+use berth_core::block::{SlotRef, State};
 use berth_core::ipam::{Given, Ipam};
 use berth_core::time::Time;
 use berth_dialects::spiderpool::metadata::defaults;
@@ -30,6 +32,8 @@ const PACE: Duration = Duration::from_secs(1);
 const ABSENT: Duration = Duration::from_secs(5);
 /// How often everything is looked at, whatever has happened.
 const AUDIT: Duration = Duration::from_secs(300);
+/// How many addresses an event names.
+const NAMED: usize = 8;
 
 /// The writer of what people see.
 pub(crate) struct Spider {
@@ -39,13 +43,17 @@ pub(crate) struct Spider {
     seen: [u64; 5],
     /// The last conditions of each object: definitions that people have installed may not keep them.
     told: HashMap<String, Value>,
+    /// How many addresses of each pool strangers had when people were told last: Spiderpool's status does not say.
+    strangers: HashMap<String, Count>,
+    events: Events,
     last: Option<Instant>,
     done: Option<Instant>,
 }
 
 impl Spider {
-    pub(crate) fn new(world: Arc<World>) -> Self {
-        Self { blocks: world.touched(), seen: [0; 5], told: HashMap::new(), last: None, done: None, world }
+    pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
+        let (told, strangers) = (HashMap::new(), HashMap::new());
+        Self { blocks: world.touched(), seen: [0; 5], told, strangers, events, last: None, done: None, world }
     }
 
     /// One round; how long the next may wait if nothing happens.
@@ -71,10 +79,28 @@ impl Spider {
             return PACE;
         }
         self.seen = seen;
+        self.tell_of_strangers(mirrors);
         let done = [self.statuses(mirrors), self.metadata(), endpoints::bring_up_to_date(&world, mirrors)];
         // What could not be written is tried again.
         self.done = done.iter().all(|done| *done).then(Instant::now);
         PACE
+    }
+
+    /// Tells of pools in which strangers have more addresses than they had.
+    fn tell_of_strangers(&mut self, mirrors: &SpiderMirrors) {
+        let now = berth_server::now();
+        let strangers: HashMap<String, Count> = self.world.engine.read(|ipam| {
+            let own = ipam.pools().filter(|pool| pool.object == POOL);
+            own.filter_map(|pool| Some((pool.name.clone(), ipam.pool_usage(&pool.name, now)?.quarantined))).collect()
+        });
+        let known = |name: &str| self.strangers.get(name).copied().unwrap_or_default();
+        for (name, count) in strangers.iter().filter(|(name, count)| **count > known(name)) {
+            let Some(record) = mirrors.pools.get("", name) else { continue };
+            let which = self.world.engine.read(|ipam| of_strangers(ipam, name));
+            let note = format!("seen in use by strangers and not given out: {which} ({count} in all)");
+            self.events.tell(object(POOL, None, name, Some(&record.uid)), Reason::Conflict, note);
+        }
+        self.strangers = strangers;
     }
 
     /// Writes the statuses that are not what they should be; whether all are now.
@@ -189,6 +215,16 @@ fn wanted(ipam: &Ipam, now: Time) -> BTreeMap<(&'static str, String), (Value, us
         out.insert((SUBNET, subnet.name.clone()), subnet_status(subnet, config));
     }
     out
+}
+
+/// Some of the addresses of a pool that strangers use, for people.
+fn of_strangers(ipam: &Ipam, pool: &str) -> String {
+    let Some(pool) = ipam.pool(pool) else { return String::new() };
+    let apart =
+        ipam.slots().filter(|(plane, _, slot)| plane.network == pool.network && slot.state == State::Quarantined);
+    let addresses = apart.map(|(plane, unit, _)| plane.addr(unit));
+    let own = addresses.filter(|address| pool.ranges.iter().any(|range| range.contains(*address)));
+    own.take(NAMED).map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn allocation((given, slot): &(Given, SlotRef<'_>)) -> Allocation {

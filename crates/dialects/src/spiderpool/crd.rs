@@ -21,10 +21,10 @@ const POOL_COLUMNS: &[Column] = &[
     ("ALLOCATED-IP-COUNT", ".status.allocatedIPCount", "integer", false),
     ("TOTAL-IP-COUNT", ".status.totalIPCount", "integer", false),
     ("DEFAULT", ".spec.default", "boolean", false),
-    ("DISABLE", ".spec.disable", "boolean", true),
+    ("DISABLE", ".spec.disable", "boolean", false),
     ("NodeName", ".spec.nodeName", "string", true),
     ("MultusName", ".spec.multusName", "string", true),
-    ("APP-NAMESPACE", r".spec.podAffinity.matchLabels['ipam\.spidernet\.io/app\-namespace']", "string", true),
+    ("APP-NAMESPACE", r".spec.podAffinity.matchLabels['ipam\.spidernet\.io/app\-namespace']", "string", false),
 ];
 
 const SUBNET_COLUMNS: &[Column] = &[

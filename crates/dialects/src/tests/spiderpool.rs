@@ -7,6 +7,7 @@ use crate::spiderpool::owner::{self, pool_patch, raise_pool};
 use crate::spiderpool::status::{Allocation, MAX_RECORDS_BYTES, pool_status, subnet_status, truncation};
 use crate::{Lowered, Object, crd, judge, lower, lower_all, parse_manifests};
 use berth_core::apps::{Application, Identity, Workload};
+use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::{Config, Entropy, Group, Ipam, Outcome, Request};
 use berth_core::model::{Edges, Gateway, Pick, Pool, Subject};
 use berth_core::time::Time;
@@ -28,6 +29,26 @@ fn pool(spec: &Value) -> Result<Pool, String> {
 
 fn texts(ranges: &[berth_core::addr::Range]) -> Vec<String> {
     ranges.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn detection_is_asked_for_by_an_annotation_of_the_pool() {
+    let detect = |text: &str| {
+        let mut own = object("SpiderIPPool", "p", &json!({"subnet": "10.9.0.0/24", "ips": ["10.9.0.7"]}));
+        own.metadata.annotations.insert("berth.io/detect".to_owned(), text.to_owned());
+        match lower(&own) {
+            Ok(Lowered::Pool(pool)) => Ok(pool.detect),
+            other => Err(other.expect_err("only pools are lowered here").to_string()),
+        }
+    };
+    assert_eq!(pool(&json!({"subnet": "10.9.0.0/24", "ips": ["10.9.0.7"]})).expect("a pool").detect, None);
+    assert_eq!(detect("{}"), Ok(Some(Detection::default())));
+    let strict = Detection { conflicts: Conflicts::Rfc5227, gateway: GatewayCheck::Ignore };
+    assert_eq!(detect(r#"{"conflicts": "Rfc5227", "gateway": "Ignore"}"#), Ok(Some(strict)));
+    for wrong in ["true", "yes", r#"{"conflict": "Fast"}"#, r#"{"conflicts": "Slow"}"#] {
+        let error = detect(wrong).expect_err("not accepted");
+        assert!(error.contains("metadata.annotations.berth.io/detect"), "{error}");
+    }
 }
 
 #[test]
@@ -487,7 +508,13 @@ fn definitions_have_the_names_columns_and_subresources_of_the_original() {
     assert_eq!(
         rows,
         [
-            row("spiderippools", "sp", "Cluster", true, "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT"),
+            row(
+                "spiderippools",
+                "sp",
+                "Cluster",
+                true,
+                "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT DISABLE APP-NAMESPACE"
+            ),
             row("spidersubnets", "ss", "Cluster", true, "VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT"),
             row("spiderreservedips", "sr", "Cluster", false, "VERSION"),
             row("spiderendpoints", "se", "Namespaced", false, "INTERFACE IPV4POOL IPV4 IPV6POOL IPV6 NODE"),

@@ -93,8 +93,9 @@ fn t00001_a_clone_set_with_a_manual_pool() {
     until("the pool", || (agent.add(&pods[0], &pods[0].name).code == 0).then_some(()));
     let addresses: Vec<String> = pods.iter().map(|pod| agent.address(pod, &pod.name).to_string()).collect();
     assert_eq!(addresses, ["172.18.41.40", "172.18.41.41", "172.18.41.42"], "the lowest free one first");
-    row(&world, &["sp"], "custom-ipv4-ippool", "custom-ipv4-ippool 4 172.18.41.0/24 3 11 false");
-    assert_eq!(table(&world, &["sp"], "").0, "NAME VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT");
+    row(&world, &["sp"], "custom-ipv4-ippool", "custom-ipv4-ippool 4 172.18.41.0/24 3 11 false false");
+    let header = "NAME VERSION SUBNET ALLOCATED-IP-COUNT TOTAL-IP-COUNT DEFAULT DISABLE APP-NAMESPACE";
+    assert_eq!(table(&world, &["sp"], "").0, header);
     row(&world, &["sp", "-o", "wide"], "custom-ipv4", "custom-ipv4-ippool 4 172.18.41.0/24 3 11 false false");
     let records: Value = serde_json::from_str(&world.field("sp/custom-ipv4-ippool", ".status.allocatedIPs")).unwrap();
     assert_eq!(records["172.18.41.40"], json!({"pod": "default/custom-kruise-cloneset-8m9ls", "podUid": pods[0].uid}));
@@ -114,7 +115,7 @@ fn t00001_a_clone_set_with_a_manual_pool() {
     assert_eq!(table(&world, &["se"], "").0, "NAME INTERFACE IPV4POOL IPV4 IPV6POOL IPV6 NODE");
     assert_eq!(world.field("se/custom-kruise-cloneset-8m9ls", ".status.ownerControllerType"), "CloneSet");
     release(&world, &agent, &pods);
-    row(&world, &["sp"], "custom-ipv4-ippool", "custom-ipv4-ippool 4 172.18.41.0/24 0 11 false");
+    row(&world, &["sp"], "custom-ipv4-ippool", "custom-ipv4-ippool 4 172.18.41.0/24 0 11 false false");
     assert_eq!(world.field("sp/custom-ipv4-ippool", ".status.allocatedIPs"), "", "nothing is no string");
     until("no endpoints", || world.plane.kubectl_ok(&["get", "se", "-o", "name"]).unwrap().is_empty().then_some(()));
     world.check();
@@ -158,7 +159,7 @@ fn t00002_a_clone_set_with_automatic_pools() {
     // The guide says that it cannot be done; by the scale subresource it can.
     let flexible = json!({"ipam.spidernet.io/subnet": asks["ipam.spidernet.io/subnet"], "ipam.spidernet.io/ippool-ip-number": "+1"});
     clone_set(&world, 7, &flexible);
-    row(&world, &["sp"], &four, &format!("{four} 4 172.16.0.0/16 3 8 false"));
+    row(&world, &["sp"], &four, &format!("{four} 4 172.16.0.0/16 3 8 false false default"));
     // The pods of others are kept out, even by name.
     let stranger =
         world.pod("n1", "stranger", &json!({"ipam.spidernet.io/ippool": json!({"ipv4": [&four]}).to_string()}));
