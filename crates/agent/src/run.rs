@@ -86,14 +86,13 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
     let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
+    let spiderpool = options.spiderpool_socket.as_deref().map(spiderpool::listen).transpose()?;
     let Some(opened) = open(options, &cluster, stop)? else { return Ok(()) };
     let Opened { agent, booted, version, recovery } = opened;
     let queue = Queue::beside(&options.socket);
     queue.drain(&*agent, booted);
     let door = Door::open(listener, agent.clone())?;
-    if let Some(path) = &options.spiderpool_socket {
-        spiderpool::serve(path, agent.clone(), &cluster)?;
-    }
+    let spiderpool = spiderpool.map(|socket| socket.open(agent.clone(), &cluster)).transpose()?;
     let ready = Arc::new(AtomicBool::new(true));
     if let Some(address) = options.listen {
         let (ready, counted) = (ready.clone(), agent.clone());
@@ -119,6 +118,9 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     info!("stopping: requests under way are finished first");
     door.close(Duration::from_secs(5));
     let _ = std::fs::remove_file(&options.socket);
+    if let Some(spiderpool) = spiderpool {
+        spiderpool.close(Duration::from_secs(5));
+    }
     // What is not written now is in the journal, for the next agent.
     flush::flush(&agent, Duration::ZERO);
     flush::tell_arrivals(&agent, Duration::ZERO);

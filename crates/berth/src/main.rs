@@ -19,9 +19,8 @@ fn main() -> ExitCode {
         Command::Client(ClientCommand::Check(args)) if args.cluster || args.kubeconfig.is_some() => {
             agent::check(args, &mut ui)
         }
-        Command::Client(ClientCommand::Import(ImportSource::Spiderpool(args))) => {
-            controller::import_spiderpool(args, &mut ui)
-        }
+        Command::Import(ImportSource::HostLocal(args)) => berth_cli::import_host_local(args, &cli.global, &mut ui),
+        Command::Import(ImportSource::Spiderpool(args)) => controller::import_spiderpool(args, &mut ui),
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),

@@ -61,6 +61,11 @@ pub fn run(command: &ClientCommand, global: &Global, ui: &mut Ui) -> u8 {
     exit_code(commands::run(command, global, ui), ui)
 }
 
+/// Takes over the leases of host-local. Returns the exit code.
+pub fn import_host_local(args: &args::HostLocalArgs, global: &Global, ui: &mut Ui) -> u8 {
+    exit_code(commands::import::run(args, global, ui), ui)
+}
+
 /// Prints a generated document. Returns the exit code.
 pub fn print(document: &str, ui: &mut Ui) -> u8 {
     exit_code(ui.line(document.trim_end()), ui)

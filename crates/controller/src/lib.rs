@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`world`] | all that is known: blocks in an engine, everything else in mirrors |
 //! | [`facts`] | what is known of pods, nodes and claims, from a mirror or from the server itself |
+//! | [`index`] | which blocks speak of a pod, a node or a claim |
 //! | [`reclaim`] | addresses whose users are gone come back |
 //! | [`apps`] | pools that follow applications |
 //! | [`admission`] | mistakes are refused when they are made |
@@ -28,6 +29,7 @@ mod endpoints;
 mod events;
 mod facts;
 mod guard;
+mod index;
 mod leader;
 mod metrics;
 mod reclaim;

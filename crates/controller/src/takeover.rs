@@ -5,6 +5,7 @@ use crate::world::World;
 use anyhow::{Context, bail};
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Sticky};
+use berth_dialects::native::pod::FIRST_INTERFACE;
 use berth_dialects::spiderpool::takeover::{Taken, taken};
 use berth_dialects::spiderpool::{ENDPOINT, POOL};
 use berth_kube::objects::resource_of;
@@ -16,8 +17,6 @@ use std::collections::HashMap;
 
 /// How many addresses are recorded in one write at most.
 const AT_ONCE: usize = 256;
-/// The interface that a pod has in any case.
-const FIRST: &str = "eth0";
 
 /// What is to be done about an address.
 #[derive(Clone)]
@@ -48,7 +47,7 @@ pub fn import_spiderpool(to: &Connect, apply: bool) -> anyhow::Result<Value> {
     let mut planned: Vec<(Taken, Plan)> = found.into_iter().map(|one| (one.clone(), plan(&one, &pods))).collect();
     planned.sort_by_key(|(one, _)| one.address);
     for some in planned.chunks(AT_ONCE) {
-        let outcomes = if apply { record(&world, some.to_vec())? } else { some.iter().map(preview).collect() };
+        let outcomes = record(&world, some.to_vec(), apply)?;
         for ((one, _), (outcome, reason)) in some.iter().zip(outcomes) {
             let pod = format!("{}/{}", one.namespace, one.pod);
             rows.push(json!({"address": one.address, "pod": pod, "outcome": outcome, "reason": reason}));
@@ -84,7 +83,7 @@ fn pods(cluster: &Cluster) -> anyhow::Result<HashMap<(String, String), (String, 
 }
 
 fn plan(one: &Taken, pods: &HashMap<(String, String), (String, String)>) -> Plan {
-    let interface = one.interface.clone().unwrap_or_else(|| FIRST.to_owned());
+    let interface = one.interface.clone().unwrap_or_else(|| FIRST_INTERFACE.to_owned());
     let identity = format!("pod/{}/{}/{interface}", one.namespace, one.pod);
     let sticky = one.kept.then_some(Sticky { identity, keep: None });
     let holder = Holder {
@@ -106,16 +105,10 @@ fn plan(one: &Taken, pods: &HashMap<(String, String), (String, String)>) -> Plan
     }
 }
 
-fn preview((_, plan): &(Taken, Plan)) -> (&'static str, String) {
-    match plan {
-        Plan::Use(_) => ("import", String::new()),
-        Plan::Keep(_) => ("keep", "for its pod, which is away".to_owned()),
-        Plan::Leave(why) => ("leave", (*why).to_owned()),
-    }
-}
-
-fn record(world: &World, planned: Vec<(Taken, Plan)>) -> Result<Vec<(&'static str, String)>, Error> {
+/// Records what is planned, or only finds out what would come of it: both ways the same is asked and answered.
+fn record(world: &World, planned: Vec<(Taken, Plan)>, apply: bool) -> Result<Vec<(&'static str, String)>, Error> {
     world.engine.transact(move |context| {
+        let before = context.ipam.savepoint();
         let one = |(one, plan): &(Taken, Plan)| {
             let planes = context.ipam.planes_of(one.address);
             let [plane] = planes.as_slice() else {
@@ -134,6 +127,10 @@ fn record(world: &World, planned: Vec<(Taken, Plan)>) -> Result<Vec<(&'static st
             };
             done.map_or_else(|error| ("refused", error.to_string()), |done| (done, String::new()))
         };
-        Ok(planned.iter().map(one).collect())
+        let outcomes = planned.iter().map(one).collect();
+        if !apply {
+            context.ipam.rollback_to(before);
+        }
+        Ok(outcomes)
     })
 }

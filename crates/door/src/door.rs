@@ -98,7 +98,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
         close_to_others(dir, path)?;
     }
     if UnixStream::connect(path).is_ok() {
-        let message = format!("another daemon listens on {}; stop it, or choose another --socket", path.display());
+        let message = format!("another daemon listens on {}; stop it, or choose another path", path.display());
         return Err(io::Error::new(ErrorKind::AddrInUse, message));
     }
     match fs::remove_file(path) {

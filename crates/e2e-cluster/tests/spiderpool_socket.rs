@@ -4,6 +4,9 @@ use berth_e2e::http::over_unix;
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 /// One request on a connection of its own; status and body.
 fn ask(agent: &Agent, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -114,4 +117,29 @@ fn every_path_of_its_socket_is_answered() {
     assert_eq!(status, 200, "{said}");
     assert_eq!((&said["mode"], &said["serviceCIDR"][0]), (&json!("underlay"), &json!("10.96.0.0/12")));
     world.check();
+}
+
+#[test]
+fn the_socket_is_root_s_alone_outlives_a_killed_agent_and_goes_with_one_that_stops() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1"]);
+    let agent = world.agent("n1");
+    let socket = agent.spiderpool_socket();
+    let answers = || over_unix(&socket, "GET", "/v1/ipam/healthy", &Value::Null).status == 200;
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(answers());
+    agent.kill();
+    assert!(socket.exists());
+    agent.start();
+    assert!(answers());
+    agent.stop();
+    assert!(!socket.exists());
+    // Where another daemon listens, nothing is taken away from it.
+    let other = UnixListener::bind(&socket).unwrap();
+    agent.spawn();
+    until("the agent to refuse", || {
+        fs::read_to_string(agent.log()).unwrap().contains("another daemon listens").then_some(())
+    });
+    assert!(UnixStream::connect(&socket).is_ok());
+    drop(other);
 }

@@ -1,14 +1,13 @@
 //! SpiderCoordinator: how the coordinator plugin is to set up a pod. It is written by its own controller; here it is read
 //! and handed on.
 
+use berth_dialects::native::pod::spiderpool::DEFAULT_ROUTE_NIC;
 use berth_kube::Cluster;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// By which a pod names the interface of its default route.
-const DEFAULT_ROUTE_NIC: &str = "ipam.spidernet.io/default-route-nic";
 /// What of the spec the plugin is told as it is.
 const HANDED_ON: [&str; 11] = [
     "mode",

@@ -2,56 +2,102 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`words`] | what is said there |
-//! | [`routes`] | what it comes to in the words of Berth's own socket |
+//! | [`routes`] | what is asked there, in the words of Berth's own socket |
 //! | [`coordinator`] | how the coordinator plugin is to set up a pod, from the SpiderCoordinator |
 //!
-//! There is one allocator behind both sockets. An attachment that was made here is one of the CNI network
-//! [`words::NETWORK`], since its callers do not say which network they are in.
+//! There is one allocator behind both sockets.
 
 mod coordinator;
 mod routes;
-mod words;
 
 use crate::agent::Agent;
 use anyhow::Context;
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
+use berth_door::door;
 use berth_kube::Cluster;
 use routes::State;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::net::UnixListener;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
-/// Listens, and answers for as long as the connection to the cluster lives.
-pub(crate) fn serve(path: &Path, agent: Arc<Agent>, cluster: &Cluster) -> anyhow::Result<()> {
-    let dir = path.parent().context("--spiderpool-socket names no directory")?;
-    fs::create_dir_all(dir).with_context(|| format!("make the directory {}", dir.display()))?;
-    // What an agent left behind that was killed. This node's lock is ours, so nobody listens on it but a stranger.
-    if fs::symlink_metadata(path).is_ok_and(|known| known.file_type().is_socket()) {
-        fs::remove_file(path).with_context(|| format!("remove the old socket {}", path.display()))?;
+/// The socket while nobody is answered: clients that connect wait. Its file goes with it.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    file: File,
+}
+
+/// The socket while clients are answered.
+pub(crate) struct Open {
+    task: AbortHandle,
+    stop: oneshot::Sender<()>,
+    ended: Receiver<()>,
+    _file: File,
+}
+
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
-    let listener = cluster.enter(|| UnixListener::bind(path));
-    let listener = listener.with_context(|| format!("listen on {}", path.display()))?;
-    let state = State { agent, cluster: cluster.clone() };
+}
+
+/// Listens, without answering yet.
+pub(crate) fn listen(path: &Path) -> anyhow::Result<Socket> {
+    let listener = door::listen(path).with_context(|| format!("listen on {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(Socket { listener, file: File(path.to_owned()) })
+}
+
+impl Socket {
+    /// Answers those who wait and those who come.
+    pub(crate) fn open(self, agent: Arc<Agent>, cluster: &Cluster) -> anyhow::Result<Open> {
+        let Self { listener, file } = self;
+        let listener = cluster.enter(|| tokio::net::UnixListener::from_std(listener))?;
+        let api = api(State { agent, cluster: cluster.clone() });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = mpsc::channel();
+        let task = cluster.spawn(async move {
+            let served = axum::serve(listener, api).with_graceful_shutdown(async move {
+                let _ = stopped.await;
+            });
+            if let Err(error) = served.await {
+                warn!(%error, "the socket for Spiderpool's plugins is closed");
+            }
+            let _ = end.send(());
+        });
+        info!(socket = %file.0.display(), "speaking Spiderpool");
+        Ok(Open { task, stop, ended, _file: file })
+    }
+}
+
+impl Open {
+    /// Stops accepting and waits for the requests under way.
+    pub(crate) fn close(self, patience: Duration) {
+        let _ = self.stop.send(());
+        if self.ended.recv_timeout(patience).is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+fn api(state: State) -> Router {
     let api = Router::new()
         .route("/ipam/healthy", get(|| async {}))
-        .route("/ipam/ip", axum::routing::post(routes::add).delete(routes::del))
-        .route("/ipam/ips", axum::routing::post(routes::add_all).delete(routes::del_all))
+        .route("/ipam/ip", post(routes::add).delete(routes::del))
+        .route("/ipam/ips", post(routes::add).delete(routes::del_all))
         .route("/workloadendpoint", get(routes::endpoint))
         .route("/coordinator/config", get(routes::coordinator))
         .route("/runtime/startup", get(|| async {}))
         .route("/runtime/readiness", get(|| async {}))
         .route("/runtime/liveness", get(|| async {}))
         .with_state(state);
-    info!(socket = %path.display(), "speaking Spiderpool");
-    cluster.spawn(async move {
-        if let Err(error) = axum::serve(listener, Router::new().nest("/v1", api)).await {
-            warn!(%error, "the socket for Spiderpool's plugins is closed");
-        }
-    });
-    Ok(())
+    Router::new().nest("/v1", api)
 }

@@ -1,7 +1,6 @@
 //! The routes, each in terms of what Berth's own socket is asked.
 
 use super::coordinator;
-use super::words::{Added, Args, Endpoint, Interface, NETWORK};
 use crate::agent::Agent;
 use axum::Json;
 use axum::body::Bytes;
@@ -13,15 +12,18 @@ use berth_core::detect::QUARANTINE;
 use berth_core::error::Error;
 use berth_core::holder::{Attachment as Key, Holder};
 use berth_core::ipam::{Given, Outcome};
+use berth_dialects::spiderpool::endpoint::Interface;
+use berth_dialects::spiderpool::socket::{Added, Args, Asked, Endpoint};
 use berth_door::{Answer, Service};
 use berth_kube::Cluster;
 use berth_wire::boot;
 use berth_wire::cni::AddResult;
 use berth_wire::protocol::{self, AddRequest, Attachment, Op, Request};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The CNI network of attachments that are made here: its callers do not say which network they are in.
+const NETWORK: &str = "spiderpool";
 /// Its clients take these for an answer: not to be released though strangers use it.
 const NOT_STATEFUL: u16 = 522;
 
@@ -65,15 +67,10 @@ fn args(body: &Bytes) -> Result<Args, Refused> {
     }
 }
 
-/// `POST /ipam/ip`: the addresses of one interface, and of those that are served along with it.
+/// `POST /ipam/ip` and `/ipam/ips`: the addresses of one interface, and of those that are served along with it.
 pub(super) async fn add(Shared(state): Shared<State>, body: Bytes) -> Said<Added> {
     let args = args(&body)?;
     patiently(move || state.agent.add_for_spiderpool(&args)).await.map(Json)
-}
-
-/// `POST /ipam/ips`: the same for a whole pod, whose first interface need not be named.
-pub(super) async fn add_all(state: Shared<State>, body: Bytes) -> Said<Added> {
-    add(state, body).await
 }
 
 /// `DELETE /ipam/ip`: one interface.
@@ -106,14 +103,6 @@ pub(super) async fn del_all(Shared(state): Shared<State>, body: Bytes) -> Result
     .await
 }
 
-/// The pod that is asked about.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Asked {
-    pod_namespace: String,
-    pod_name: String,
-}
-
 /// `GET /workloadendpoint`: what a pod of this node has.
 pub(super) async fn endpoint(Shared(state): Shared<State>, Query(asked): Query<Asked>) -> Said<Endpoint> {
     let agent = state.agent;
@@ -136,7 +125,7 @@ pub(super) async fn coordinator(
         let pod = state.agent.pods.known(&asked.pod_namespace, &asked.pod_name, None);
         let interfaces = state.agent.endpoint(&asked.pod_namespace, &asked.pod_name);
         let interfaces = interfaces.map(|endpoint| endpoint.interfaces).unwrap_or_default();
-        let nics: Vec<String> = interfaces.iter().map(|interface| interface.name().to_owned()).collect();
+        let nics: Vec<String> = interfaces.into_iter().map(|interface| interface.interface).collect();
         let annotations = pod.map(|pod| pod.annotations.clone()).unwrap_or_default();
         found.of_pod(&annotations, &nics).map_err(|error| Refused::failed(&error))
     })
@@ -236,7 +225,7 @@ impl Agent {
             pod_name: name.to_owned(),
             pod_uid: newest,
             node: self.node.clone(),
-            interfaces: own.iter().map(|(holder, outcome)| Interface::of(&holder.ifname, outcome)).collect(),
+            interfaces: own.iter().map(|(holder, outcome)| Interface::of(holder.ifname.clone(), outcome)).collect(),
         })
     }
 }

@@ -72,7 +72,7 @@ pub enum Color {
     Never,
 }
 
-/// What the binary does: be the daemon, print a generated document, or talk to the daemon.
+/// What the binary does: be the daemon, work on a cluster or with another system, or talk to the daemon.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon of this machine
@@ -99,6 +99,9 @@ pub enum Command {
     /// The last step of leaving: when the controller is gone, nobody else does it, and what has a finalizer cannot be
     /// deleted. Pools, addresses and everything else stay as they are.
     Uninstall(UninstallArgs),
+    /// Take over the live addresses of another system
+    #[command(subcommand)]
+    Import(ImportSource),
     /// Print a generated document
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -155,9 +158,6 @@ pub enum ClientCommand {
     ///
     /// Prints what is not, and then exits with 1.
     Check(CheckArgs),
-    /// Take over the live addresses of another system
-    #[command(subcommand)]
-    Import(ImportSource),
     /// Print the custom resource definitions for a cluster
     ///
     /// As YAML, for `kubectl apply -f -`. Manifests that this command line applies to the daemon can be applied to a

@@ -1,6 +1,6 @@
 //! `berth import host-local`: take over the leases of the plugin that Berth replaces. Shows first, does on `--apply`.
 
-use crate::args::{Format, HostLocalArgs};
+use crate::args::{Format, Global, HostLocalArgs};
 use crate::client::Client;
 use crate::table;
 use crate::ui::Ui;
@@ -45,7 +45,8 @@ struct Outcome {
     without_interface: usize,
 }
 
-pub(super) fn run(args: &HostLocalArgs, client: &Client, ui: &mut Ui) -> Result<()> {
+pub(crate) fn run(args: &HostLocalArgs, global: &Global, ui: &mut Ui) -> Result<()> {
+    let client = &Client::new(&global.server)?;
     let mut outcomes = Vec::new();
     for (name, dir) in networks(args)? {
         let found = read_leases(&dir).map_err(|error| Error::file(&dir, &error))?;

@@ -9,7 +9,7 @@ mod delete;
 pub(crate) mod explain;
 mod get;
 mod history;
-mod import;
+pub(crate) mod import;
 mod install_cni;
 mod leases;
 mod man;
@@ -21,7 +21,7 @@ mod status;
 pub(crate) mod takeover;
 mod version;
 
-use crate::args::{ClientCommand, Global, ImportSource};
+use crate::args::{ClientCommand, Global};
 use crate::client::Client;
 use crate::ui::Ui;
 use crate::{Error, Result};
@@ -41,9 +41,6 @@ pub(crate) fn run(command: &ClientCommand, global: &Global, ui: &mut Ui) -> Resu
         ClientCommand::Leases(args) => leases::run(args, &client()?, ui),
         ClientCommand::Status(args) => status::run(args, &client()?, ui),
         ClientCommand::Check(args) => check::run(args, &client()?, ui),
-        ClientCommand::Import(ImportSource::HostLocal(args)) => import::run(args, &client()?, ui),
-        // It needs the cluster's API, which the binary has.
-        ClientCommand::Import(ImportSource::Spiderpool(_)) => Ok(()),
         ClientCommand::Crds(args) => crds::run(args, ui),
         ClientCommand::InstallCni(args) => install_cni::run(args, ui),
         ClientCommand::Completions(args) => completions::run(args, ui),

@@ -1,6 +1,6 @@
 //! A daemon that knows its answers beforehand, and the transcript of a command that talked to it.
 
-use berth_cli::args::{Color, Command};
+use berth_cli::args::{Color, Command, ImportSource};
 use berth_cli::ui::{Stream, Ui};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -63,7 +63,6 @@ pub(crate) fn transcript(line: &str, answers: &[Answer]) -> String {
 /// Runs a command line and tells what it printed, and where.
 pub(crate) fn run(line: &str) -> String {
     let cli = berth_cli::parse(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"));
-    let Command::Client(command) = cli.command else { panic!("{line} is no client command") };
     let (out, err) = (Written::default(), Written::default());
     let stream = |writer: &Written| Stream {
         writer: Box::new(writer.clone()),
@@ -71,7 +70,11 @@ pub(crate) fn run(line: &str) -> String {
         color: cli.global.color == Color::Always,
     };
     let mut ui = Ui::new(stream(&out), stream(&err), cli.global.quiet, noon);
-    let exit = berth_cli::run(&command, &cli.global, &mut ui);
+    let exit = match &cli.command {
+        Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
+        Command::Import(ImportSource::HostLocal(args)) => berth_cli::import_host_local(args, &cli.global, &mut ui),
+        _ => panic!("{line} is no client command"),
+    };
     let mut text = out.text();
     if !err.text().is_empty() {
         text.push_str(&format!("--- stderr\n{}", err.text()));

@@ -54,11 +54,6 @@ impl SpiderMirrors {
         }
     }
 
-    /// Whether a pool or a subnet has this UID.
-    pub(crate) fn has(&self, uid: &str) -> bool {
-        [&self.pools, &self.subnets].iter().any(|mirror| mirror.with(|all| all.values().any(|own| own.uid == uid)))
-    }
-
     /// Whether everything has been listed once.
     pub(crate) fn is_synced(&self) -> bool {
         self.pools.is_synced() && self.subnets.is_synced() && self.endpoints.is_synced()

@@ -5,11 +5,11 @@
 //! it is judged again from the mirrors, then from the API server itself, and the very slot that was judged is freed by
 //! compare-and-swap. An audit of everything, now and then, finds what an event was missed for.
 
-mod index;
 mod suspects;
 
 use crate::events::{Events, Reason};
 use crate::facts::{Fresh, Look, about};
+use crate::index::Index;
 use crate::leader::Seat;
 use crate::metrics::Metrics;
 use crate::world::World;
@@ -20,7 +20,6 @@ use berth_core::reclaim::{Class, Node, Times, Verdict, again_at, judge};
 use berth_core::time::Time;
 use berth_kube::store::Touched;
 use berth_kube::watch::Changes;
-use index::Index;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,16 +1,17 @@
 //! A SpiderEndpoint for each pod that has an address of a SpiderIPPool. It is made out of blocks when the pod has been
 //! answered already, and follows them; a pod that was not told apart from another of its name gets none.
 
-use crate::facts::SpiderMirrors;
+use crate::facts::{PodFacts, SpiderMirrors};
+use crate::index::Index;
 use crate::world::World;
-use berth_core::block::State;
-use berth_core::holder::Holder;
-use berth_core::ipam::{Given, Ipam};
+use berth_core::block::{BlockKey, Plane, State};
+use berth_core::ipam::Ipam;
 use berth_core::reclaim::Pod;
 use berth_dialects::spiderpool::endpoint::{Current, EndpointStatus, Interface, raise};
 use berth_dialects::spiderpool::{ENDPOINT, POOL};
 use berth_kube::connect::CallError;
 use berth_kube::objects::resource_of;
+use berth_kube::watch::Key;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,56 +20,112 @@ use tracing::debug;
 /// How many are written in one round: statuses are not to wait for all pods of a cluster that starts.
 const AT_ONCE: usize = 200;
 
-/// Namespace and name of a pod.
-type Name = (String, String);
-
-/// What pods have of Spiderpool's pools.
+/// The writer of endpoints.
 #[derive(Default)]
-struct Holdings {
-    /// In use: by pod, its UID and node, and by interface what was given to it.
-    active: BTreeMap<Name, Held>,
-    /// Pods that are away and come back.
-    kept: BTreeSet<Name>,
+pub(super) struct Endpoints {
+    index: Index,
+    /// Pods whose endpoint may have to be another.
+    due: BTreeSet<Key>,
 }
 
+/// What a pod has of Spiderpool's pools.
 #[derive(Default)]
 struct Held {
     uid: String,
     node: String,
-    interfaces: BTreeMap<String, Vec<Given>>,
+    /// In use: where, by interface.
+    interfaces: BTreeMap<String, Vec<(Plane, u128)>>,
+    /// Whether something is kept for it while it is away.
+    kept: bool,
 }
 
-/// Makes, changes and removes endpoints until they say what blocks say; whether they do now.
-pub(super) fn bring_up_to_date(world: &World, mirrors: &SpiderMirrors) -> bool {
-    let (wanted, kept) = world.engine.read(|ipam| {
-        let Holdings { active, kept } = holdings(ipam);
-        let status = |(name, held): (Name, Held)| Some((name.clone(), status(world, ipam, &name, held)?));
-        (active.into_iter().filter_map(status).collect::<BTreeMap<_, _>>(), kept)
-    });
-    let (mut written, mut all) = (0, true);
-    for (name, (status, stays)) in &wanted {
-        let known = mirrors.endpoints.get(&name.0, &name.1);
-        if known.as_ref().is_some_and(|known| known.status == *status) {
-            continue;
-        }
-        if written == AT_ONCE {
-            return false;
-        }
-        written += 1;
-        all &= done(write(world, name, status, *stays, known.is_some()), &name.1);
+impl Endpoints {
+    /// These are to be looked at.
+    pub(super) fn look_at(&mut self, pods: impl IntoIterator<Item = Key>) {
+        self.due.extend(pods);
     }
-    for (key, known) in mirrors.endpoints.snapshot().0 {
-        let name = (key.namespace, key.name);
-        let pod = world.mirrors.pods.get(&name.0, &name.1);
-        let lives = pod.is_some_and(|pod| matches!(pod.seen_by(&known.status.current.uid), Pod::There(_)));
-        if known.own && !lives && !wanted.contains_key(&name) && !kept.contains(&name) {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(world.cluster.client().clone(), &name.0, &resource_of(ENDPOINT));
-            let removed = world.cluster.wait(api.delete(&name.1, &DeleteParams::default()));
-            all &= done(removed.map(|_| ()), &name.1);
+
+    /// Everything is to be looked at.
+    pub(super) fn look_at_all(&mut self, ipam: &Ipam, mirrors: &SpiderMirrors) {
+        self.take_in(ipam, ipam.blocks().map(|(key, _)| key));
+        self.due.extend(mirrors.endpoints.with(|all| all.keys().cloned().collect::<Vec<_>>()));
+    }
+
+    /// Takes in blocks that have changed: who has something there, or had, is to be looked at.
+    pub(super) fn take_in<'a>(&mut self, ipam: &Ipam, blocks: impl IntoIterator<Item = &'a BlockKey>) {
+        let own = |key: &&BlockKey| key.plane.leases_of().is_none();
+        for key in blocks.into_iter().filter(own) {
+            self.due.extend(self.index.pods_in(key).map(|(namespace, name)| Key::new(namespace, name)));
+            self.index.put(key, ipam.block(key));
+            self.due.extend(self.index.pods_in(key).map(|(namespace, name)| Key::new(namespace, name)));
         }
     }
-    all
+
+    /// Makes, changes and removes endpoints until they say what blocks say. What could not be written, and what is too
+    /// much for one round, is done in the next.
+    pub(super) fn bring_up_to_date(&mut self, world: &World, mirrors: &SpiderMirrors) {
+        let mut written = 0;
+        for pod in std::mem::take(&mut self.due) {
+            if written == AT_ONCE {
+                self.due.insert(pod);
+                continue;
+            }
+            let known = mirrors.endpoints.get(&pod.namespace, &pod.name);
+            let facts = world.mirrors.pods.get(&pod.namespace, &pod.name);
+            let (wanted, kept) = world.engine.read(|ipam| {
+                let held = self.held(ipam, &pod, facts.as_deref());
+                (facts.as_ref().and_then(|facts| status(ipam, &pod, facts, &held)), held.kept)
+            });
+            let outcome = match (wanted, known) {
+                (Some((status, _)), Some(known)) if known.status == status => continue,
+                (Some((status, stays)), known) => write(world, &pod, &status, stays, known.is_some()),
+                (None, Some(known)) => {
+                    let uid = &known.status.current.uid;
+                    let lives = facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
+                    if !known.own || lives || kept {
+                        continue;
+                    }
+                    world.cluster.wait(api(world, &pod).delete(&pod.name, &DeleteParams::default())).map(|_| ())
+                }
+                (None, None) => continue,
+            };
+            written += 1;
+            if !done(outcome, &pod.name) {
+                self.due.insert(pod);
+            }
+        }
+    }
+
+    /// What the pod has that is there now; an earlier one of its name may not have given back everything yet.
+    fn held(&self, ipam: &Ipam, pod: &Key, facts: Option<&PodFacts>) -> Held {
+        let is_there = |uid: &str| facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
+        let mut out = Held::default();
+        for key in self.index.of_pod(&pod.namespace, &pod.name) {
+            let slots = ipam.block(key).into_iter().flat_map(|block| block.slots());
+            for (slot, view) in slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held)) {
+                let Some(holder) = view.holder() else { continue };
+                let mut pools = ipam.pools_of(key, slot).into_iter().filter_map(|name| ipam.pool(&name));
+                let is_own = holder.namespace == pod.namespace && holder.pod == pod.name;
+                if !is_own || !pools.any(|pool| pool.object == POOL) {
+                    continue;
+                }
+                if view.state == State::Held {
+                    out.kept = true;
+                    continue;
+                }
+                if !is_there(&holder.uid) {
+                    continue;
+                }
+                (out.uid, out.node) = (holder.uid, holder.node);
+                out.interfaces.entry(holder.ifname).or_default().push((key.plane.clone(), key.unit(slot)));
+            }
+        }
+        out
+    }
+}
+
+fn api(world: &World, pod: &Key) -> Api<DynamicObject> {
+    Api::namespaced_with(world.cluster.client().clone(), &pod.namespace, &resource_of(ENDPOINT))
 }
 
 fn done(outcome: Result<(), CallError>, pod: &str) -> bool {
@@ -82,50 +139,26 @@ fn done(outcome: Result<(), CallError>, pod: &str) -> bool {
     }
 }
 
-fn write(world: &World, name: &Name, status: &EndpointStatus, stays: bool, there: bool) -> Result<(), CallError> {
-    let resource = resource_of(ENDPOINT);
-    let api: Api<DynamicObject> = Api::namespaced_with(world.cluster.client().clone(), &name.0, &resource);
-    let object = raise(&name.0, &name.1, status, !stays);
+fn write(world: &World, pod: &Key, status: &EndpointStatus, stays: bool, there: bool) -> Result<(), CallError> {
+    let api = api(world, pod);
+    let object = raise(&pod.namespace, &pod.name, status, !stays);
     if there {
         let patch = json!({ "metadata": object["metadata"], "status": object["status"] });
-        return world.cluster.wait(api.patch(&name.1, &PatchParams::default(), &Patch::Merge(patch))).map(|_| ());
+        return world.cluster.wait(api.patch(&pod.name, &PatchParams::default(), &Patch::Merge(patch))).map(|_| ());
     }
-    let mut made = DynamicObject::new(&name.1, &resource);
+    let mut made = DynamicObject::new(&pod.name, &resource_of(ENDPOINT));
     made.metadata = serde_json::from_value(object["metadata"].clone()).unwrap_or_default();
     made.data = json!({ "status": object["status"] });
     world.cluster.wait(api.create(&PostParams::default(), &made)).map(|_| ())
 }
 
-fn holdings(ipam: &Ipam) -> Holdings {
-    let mut out = Holdings::default();
-    for pool in ipam.pools().filter(|pool| pool.object == POOL) {
-        for (given, slot) in ipam.holdings(&pool.name) {
-            let Some(Holder { namespace, pod, uid, node, ifname, .. }) = slot.holder() else { continue };
-            if pod.is_empty() {
-                continue;
-            }
-            let name = (namespace, pod);
-            if slot.state == State::Held {
-                out.kept.insert(name);
-                continue;
-            }
-            let held = out.active.entry(name).or_default();
-            (held.uid, held.node) = (uid, node);
-            held.interfaces.entry(ifname).or_default().push(given);
-        }
-    }
-    out
-}
-
-/// What the endpoint of a pod is to say, and whether it outlives the pod; `None` if the pod is not there.
-fn status(world: &World, ipam: &Ipam, name: &Name, held: Held) -> Option<(EndpointStatus, bool)> {
-    let pod = world.mirrors.pods.get(&name.0, &name.1)?;
-    if !matches!(pod.seen_by(&held.uid), Pod::There(_)) {
+/// What the endpoint of a pod is to say, and whether it outlives the pod; `None` if the pod has nothing.
+fn status(ipam: &Ipam, name: &Key, pod: &PodFacts, held: &Held) -> Option<(EndpointStatus, bool)> {
+    if held.interfaces.is_empty() {
         return None;
     }
-    let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.1.clone()));
-    let interface = |(ifname, given): (String, Vec<Given>)| Interface::of(ifname, &ipam.outcome(given));
-    let ips = held.interfaces.into_iter().map(interface).collect();
-    let current = Current { uid: held.uid, node: held.node, ips };
+    let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.name.clone()));
+    let ips = held.interfaces.iter().map(|(ifname, own)| Interface::of(ifname.clone(), &ipam.tell(own))).collect();
+    let current = Current { uid: held.uid.clone(), node: held.node.clone(), ips };
     Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, pod.of_set))
 }

@@ -3,8 +3,10 @@
 use super::{API_VERSIONS, ENDPOINT};
 use berth_core::addr::Family;
 use berth_core::ipam::Outcome;
+use berth_core::net::Route;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 use utoipa::ToSchema;
 
 /// The annotation that tells objects that Berth makes out of blocks from those that were there before.
@@ -94,12 +96,26 @@ impl Interface {
                 Family::V6 => (own.ipv6, own.ipv6_pool, own.ipv6_gateway) = (address, pool, gateway),
             }
         }
-        let route = |route: &berth_core::net::Route| {
-            route.gw.map(|gw| EndpointRoute { dst: route.dst.clone(), gw: gw.to_string() })
-        };
-        own.routes = outcome.routes.iter().filter_map(route).collect();
+        own.routes = routes(outcome);
         own
     }
+}
+
+/// The routes of an interface beside the default route, which the gateway of its address says. One without a next hop
+/// goes to that gateway too.
+pub(super) fn routes(outcome: &Outcome) -> Vec<EndpointRoute> {
+    let gateway_for = |route: &Route| {
+        let reaches = |gateway: &IpAddr| route.dst.contains(':') == gateway.is_ipv6();
+        outcome.given.iter().find_map(|given| given.gateway.filter(reaches))
+    };
+    let is_default = |route: &Route| matches!(route.dst.as_str(), "0.0.0.0/0" | "::/0");
+    let said = |route: &Route| {
+        let gateway = gateway_for(route);
+        let gw = route.gw.or(gateway)?;
+        let is_said_by_gateway = is_default(route) && (route.gw.is_none() || route.gw == gateway);
+        (!is_said_by_gateway).then(|| EndpointRoute { dst: route.dst.clone(), gw: gw.to_string() })
+    };
+    outcome.routes.iter().filter_map(said).collect()
 }
 
 /// The object of a pod. A pod that does not come back takes its object along: `owner` is the pod itself.

@@ -10,6 +10,7 @@
 //! | [`status`] | what is allocated, raised into the strings of JSON that their status has |
 //! | [`endpoint`] | what one pod holds, as a SpiderEndpoint |
 //! | [`takeover`] | what Spiderpool has given out, read from what it wrote |
+//! | [`socket`] | what is said on spiderpool-agent's socket |
 //! | [`crd`] | the definitions of the kinds |
 //!
 //! Its pools are shared pools that pick the lowest free address. A pool goes by its name, whatever its kind: of a
@@ -23,6 +24,7 @@ pub mod owner;
 mod plot;
 pub mod pool;
 pub mod reserved;
+pub mod socket;
 pub mod status;
 pub mod subnet;
 pub mod takeover;

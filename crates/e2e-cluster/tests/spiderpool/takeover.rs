@@ -22,18 +22,19 @@ fn what_spiderpool_gave_out_is_taken_over_and_given_to_nobody_else() {
     world.nodes(&["n1", "n2"]);
     world.node_is("n1", "True");
     world.node_is("n2", "True");
-    let spec = json!({"subnet": "10.30.0.0/24", "ips": ["10.30.0.10-10.30.0.15"], "default": true});
+    let spec = json!({"subnet": "10.30.0.0/24", "ips": ["10.30.0.10-10.30.0.13"], "default": true});
     apply(&world, "SpiderIPPool", "p", &spec);
     let set = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]);
     let web = world.pod("n1", "web", &json!({}));
     let first = world.make_pod("n1", "db-0", &json!({"ownerReferences": set}));
-    // web is in a record alone, db-0 runs, db-1 is away, and gone is gone.
+    // web is in a record alone, db-0 runs, db-1 is away, gone is gone, and the last address is in no pool.
     endpoint(&world, "db-0", &first.uid, "n1", "10.30.0.11", "StatefulSet");
     endpoint(&world, "db-1", "u-before", "n2", "10.30.0.12", "StatefulSet");
     endpoint(&world, "gone", "u-gone", "n2", "10.30.0.13", "Deployment");
+    endpoint(&world, "outside", "u-outside", "n2", "10.30.0.14", "StatefulSet");
     let records = json!({"10.30.0.10": {"pod": "default/web", "podUid": web.uid},
         "10.30.0.11": {"pod": "default/db-0", "podUid": first.uid}});
-    let patch = json!({"status": {"allocatedIPs": records.to_string(), "allocatedIPCount": 2, "totalIPCount": 6}});
+    let patch = json!({"status": {"allocatedIPs": records.to_string(), "allocatedIPCount": 2, "totalIPCount": 4}});
     let patch = patch.to_string();
     let patched = ["patch", "spiderippool", "p", "--subresource=status", "--type=merge", "--patch", &patch];
     world.plane.kubectl_ok(&patched).unwrap();
@@ -46,13 +47,16 @@ fn what_spiderpool_gave_out_is_taken_over_and_given_to_nobody_else() {
         let rows = said["addresses"].as_array().unwrap();
         rows.iter().map(|row| (text(row, "address"), text(row, "outcome"))).collect()
     };
-    let expect = |outcomes: [&str; 4]| -> Vec<(String, String)> {
+    let expect = |outcomes: [&str; 5]| -> Vec<(String, String)> {
         (10..).zip(outcomes).map(|(n, outcome)| (format!("10.30.0.{n}"), outcome.to_owned())).collect()
     };
-    assert_eq!(import(&[]), expect(["import", "import", "keep", "leave"]));
+    let outcomes = expect(["imported", "imported", "kept", "left", "refused"]);
+    assert_eq!(import(&[]), outcomes);
     assert_eq!(world.used(), 0, "only asked");
-    assert_eq!(import(&["--apply"]), expect(["imported", "imported", "kept", "left"]));
-    assert_eq!(import(&["--apply"]), expect(["known", "known", "kept", "left"]), "once more changes nothing");
+    assert_eq!(import(&["--apply"]), outcomes, "what was said is done");
+    let known = expect(["known", "known", "kept", "left", "refused"]);
+    assert_eq!(import(&[]), known, "also by asking");
+    assert_eq!(import(&["--apply"]), known, "once more changes nothing");
 
     let _controller = world.controller("r1", &["--audit", "1s"]);
     let (one, two) = (world.agent("n1"), world.agent("n2"));

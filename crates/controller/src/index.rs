@@ -13,14 +13,14 @@ enum Tag {
 
 /// The index over all blocks.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     tags: HashMap<BlockKey, BTreeSet<Tag>>,
     blocks: BTreeMap<Tag, BTreeSet<BlockKey>>,
 }
 
 impl Index {
     /// Takes in a block as it is now; `None` if it is gone.
-    pub(super) fn put(&mut self, key: &BlockKey, block: Option<&Block>) {
+    pub(crate) fn put(&mut self, key: &BlockKey, block: Option<&Block>) {
         let tags: BTreeSet<Tag> = block.map(tags_of).unwrap_or_default();
         let before = if tags.is_empty() { self.tags.remove(key) } else { self.tags.insert(key.clone(), tags.clone()) };
         let before = before.unwrap_or_default();
@@ -37,32 +37,40 @@ impl Index {
         }
     }
 
+    /// The pods that a block speaks of: namespace and name.
+    pub(crate) fn pods_in(&self, key: &BlockKey) -> impl Iterator<Item = (&str, &str)> {
+        self.tags.get(key).into_iter().flatten().filter_map(|tag| match tag {
+            Tag::Pod(namespace, name) => Some((namespace.as_str(), name.as_str())),
+            _ => None,
+        })
+    }
+
     fn of(&self, tag: &Tag) -> impl Iterator<Item = &BlockKey> + use<'_> {
         self.blocks.get(tag).into_iter().flatten()
     }
 
     /// The blocks that speak of a pod.
-    pub(super) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
+    pub(crate) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of(&Tag::Pod(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of a node.
-    pub(super) fn of_node(&self, name: &str) -> impl Iterator<Item = &BlockKey> {
+    pub(crate) fn of_node(&self, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of(&Tag::Node(name.to_owned()))
     }
 
     /// The blocks that speak of a claim.
-    pub(super) fn of_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
+    pub(crate) fn of_claim(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of(&Tag::Claim(namespace.to_owned(), name.to_owned()))
     }
 
     /// The blocks that speak of pods of a namespace.
-    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &BlockKey> {
+    pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &BlockKey> {
         self.of_pods(namespace, String::new())
     }
 
     /// The blocks that speak of pods which a StatefulSet of this name would have.
-    pub(super) fn of_stateful(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
+    pub(crate) fn of_stateful(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of_pods(namespace, format!("{name}-"))
     }
 

@@ -1,29 +1,31 @@
-//! What is said on spiderpool-agent's socket.
+//! What is said on spiderpool-agent's socket: the bodies of requests and answers.
 
-use berth_core::addr::Family;
+use super::endpoint::{EndpointRoute, Interface, routes};
+use super::plot::number;
+use crate::native::pod::FIRST_INTERFACE;
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::{Given, Outcome};
-use berth_core::net::{Dns, Route};
+use berth_core::net::Dns;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-
-/// The CNI network of attachments that are made here.
-pub(super) const NETWORK: &str = "spiderpool";
-/// The interface that a pod has in any case.
-const FIRST: &str = "eth0";
 
 /// The pod's interface that an ADD or a DEL is for.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Args {
+pub struct Args {
+    /// The pod's sandbox.
     #[serde(rename = "containerID")]
-    pub(super) container: String,
+    pub container: String,
+    /// The interface inside of it; the first if absent, which stands for a whole pod.
     #[serde(default = "first")]
-    pub(super) if_name: String,
-    pub(super) pod_namespace: String,
-    pub(super) pod_name: String,
+    pub if_name: String,
+    /// Namespace of the pod.
+    pub pod_namespace: String,
+    /// Its name.
+    pub pod_name: String,
+    /// Its UID.
     #[serde(rename = "podUID")]
-    pub(super) pod_uid: String,
+    pub pod_uid: String,
     /// Pools for pods that say nothing.
     #[serde(default, rename = "defaultIPv4IPPool")]
     pools_v4: Option<Vec<String>>,
@@ -31,19 +33,20 @@ pub(super) struct Args {
     pools_v6: Option<Vec<String>>,
     /// No default route.
     #[serde(default)]
-    pub(super) clean_gateway: bool,
+    pub clean_gateway: bool,
     /// Whether it is to be forgotten because strangers use the addresses.
     #[serde(default, rename = "isReleaseConflictIPs")]
-    pub(super) for_conflict: bool,
+    pub for_conflict: bool,
 }
 
 fn first() -> String {
-    FIRST.to_owned()
+    FIRST_INTERFACE.to_owned()
 }
 
 impl Args {
     /// What is missing, if anything is.
-    pub(super) fn missing(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn missing(&self) -> Option<&'static str> {
         let Self { container, if_name, pod_namespace, pod_name, pod_uid, .. } = self;
         let fields = [
             ("containerID", container),
@@ -56,14 +59,15 @@ impl Args {
     }
 
     /// The pools of both families.
-    pub(super) fn pools(&self) -> Vec<String> {
+    #[must_use]
+    pub fn pools(&self) -> Vec<String> {
         [&self.pools_v4, &self.pools_v6].into_iter().flatten().flatten().cloned().collect()
     }
 }
 
 /// What an ADD answers: the addresses of all interfaces that were served.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Added {
+pub struct Added {
     ips: Vec<Ip>,
     routes: Vec<OwnRoute>,
     #[serde(skip_serializing_if = "Dns::is_empty")]
@@ -73,7 +77,7 @@ pub(super) struct Added {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ip {
-    version: u8,
+    version: i64,
     address: String,
     nic: String,
     ip_pool: String,
@@ -90,14 +94,14 @@ struct Ip {
 struct OwnRoute {
     if_name: String,
     dst: String,
-    gw: IpAddr,
+    gw: String,
 }
 
 impl Added {
-    /// Takes in what one interface got.
-    pub(super) fn add(&mut self, nic: &str, outcome: &Outcome, clean_gateway: bool) {
+    /// Takes in what one interface got. With `clean_gateway` its default route is left out.
+    pub fn add(&mut self, nic: &str, outcome: &Outcome, clean_gateway: bool) {
         let ip = |given: &Given| Ip {
-            version: version(given.unit.family()),
+            version: number(given.unit.family()),
             address: format!("{}/{}", given.address(), given.prefix_len),
             nic: nic.to_owned(),
             ip_pool: given.pool.clone(),
@@ -108,12 +112,8 @@ impl Added {
             enable_conflict_detection: looks(given, |detect| detect.conflicts != Conflicts::Ignore),
         };
         self.ips.extend(outcome.given.iter().map(ip));
-        // The gateway of the address says the default route; a route without a next hop goes there too.
-        let explicit = outcome.routes.iter().filter(|route| !is_default(route));
-        self.routes.extend(explicit.filter_map(|route| {
-            let gateway = outcome.given.iter().find_map(|given| given.gateway.filter(|gw| same_family(route, *gw)));
-            Some(OwnRoute { if_name: nic.to_owned(), dst: route.dst.clone(), gw: route.gw.or(gateway)? })
-        }));
+        let named = |route: EndpointRoute| OwnRoute { if_name: nic.to_owned(), dst: route.dst, gw: route.gw };
+        self.routes.extend(routes(outcome).into_iter().map(named));
         if self.dns.is_empty() {
             self.dns = outcome.dns.clone();
         }
@@ -124,80 +124,38 @@ fn looks(given: &Given, test: impl Fn(&Detection) -> bool) -> bool {
     given.detect.as_ref().is_some_and(test)
 }
 
-const fn version(family: Family) -> u8 {
-    match family {
-        Family::V4 => 4,
-        Family::V6 => 6,
-    }
-}
-
-fn is_default(route: &Route) -> bool {
-    matches!(route.dst.as_str(), "0.0.0.0/0" | "::/0")
-}
-
-fn same_family(route: &Route, gateway: IpAddr) -> bool {
-    route.dst.contains(':') == gateway.is_ipv6()
-}
-
 /// What a pod has, by interface.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Endpoint {
-    pub(super) pod_namespace: String,
-    pub(super) pod_name: String,
-    #[serde(rename = "podUID")]
-    pub(super) pod_uid: String,
-    pub(super) node: String,
-    pub(super) interfaces: Vec<Interface>,
-}
-
-/// One interface of a pod.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Interface {
-    interface: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv4: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv6: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv4_pool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv6_pool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv4_gateway: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ipv6_gateway: Option<IpAddr>,
-    vlan: u16,
-    routes: Vec<OwnRoute>,
-}
-
-impl Interface {
-    pub(super) fn of(name: &str, outcome: &Outcome) -> Self {
-        let mut own = Self { interface: name.to_owned(), ..Self::default() };
-        for given in &outcome.given {
-            let (address, pool) = (format!("{}/{}", given.address(), given.prefix_len), given.pool.clone());
-            match given.unit.family() {
-                Family::V4 => (own.ipv4, own.ipv4_pool, own.ipv4_gateway) = (Some(address), Some(pool), given.gateway),
-                Family::V6 => (own.ipv6, own.ipv6_pool, own.ipv6_gateway) = (Some(address), Some(pool), given.gateway),
-            }
-        }
-        let mut added = Added::default();
-        added.add(name, outcome, false);
-        own.routes = added.routes;
-        own
-    }
-
+pub struct Endpoint {
+    /// Namespace of the pod.
+    pub pod_namespace: String,
     /// Its name.
-    pub(super) fn name(&self) -> &str {
-        &self.interface
-    }
+    pub pod_name: String,
+    /// Its UID.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// The node it runs on.
+    pub node: String,
+    /// Its interfaces.
+    pub interfaces: Vec<Interface>,
+}
+
+/// The pod that is asked about.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Asked {
+    /// Its namespace.
+    pub pod_namespace: String,
+    /// Its name.
+    pub pod_name: String,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use berth_core::ipam::Reason;
+    use berth_core::net::Route;
     use serde_json::json;
 
     fn outcome() -> Outcome {
@@ -238,6 +196,18 @@ mod tests {
         let mut clean = Added::default();
         clean.add("eth0", &outcome(), true);
         assert!(serde_json::to_value(&clean).unwrap()["ips"][0].get("gateway").is_none());
+    }
+
+    #[test]
+    fn a_default_route_that_its_gateway_does_not_say_is_said() {
+        let mut elsewhere = outcome();
+        elsewhere.routes[0].gw = Some("10.0.0.254".parse().unwrap());
+        let said = Interface::of("eth0".to_owned(), &elsewhere).routes;
+        let told: Vec<(&str, &str)> = said.iter().map(|route| (route.dst.as_str(), route.gw.as_str())).collect();
+        let rest = [("10.9.0.0/16", "10.0.0.1"), ("fd09::/48", "fd00::1")];
+        assert_eq!(told, [[("0.0.0.0/0", "10.0.0.254")].as_slice(), &rest].concat());
+        elsewhere.routes[0].gw = Some("10.0.0.1".parse().unwrap());
+        assert_eq!(Interface::of("eth0".to_owned(), &elsewhere).routes, said[1..]);
     }
 
     #[test]
