@@ -1,8 +1,6 @@
 //! Berth on real nodes as Helm installs it: agents and controllers as pods under their own accounts, upgraded, and
 //! uninstalled without a trace that would be in anybody's way.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use berth_cluster::{Cluster, ClusterOptions, PodNetwork, berth, or_skip};
 use berth_e2e_nodes::helm::{chart, helm, rolled_out, values};
 use berth_e2e_nodes::{Lab, Workload};
