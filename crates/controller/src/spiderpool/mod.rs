@@ -6,10 +6,14 @@
 //! | [`dirty`] | which pools and subnets something has happened to |
 //! | [`statuses`] | the statuses of those |
 //! | [`endpoints`] | the endpoints of pods to which something has happened |
+//! | [`metrics`] | what is counted, under Spiderpool's names |
 
 mod dirty;
 mod endpoints;
+mod metrics;
 mod statuses;
+
+pub(crate) use metrics::Counts;
 
 use crate::facts::SpiderMirrors;
 use crate::leader::Seat;

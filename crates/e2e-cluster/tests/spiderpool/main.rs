@@ -5,6 +5,7 @@
 
 mod annotations;
 mod applications;
+mod export;
 mod takeover;
 
 use berth_e2e::{binaries, succeed};
