@@ -5,6 +5,7 @@
 
 mod annotations;
 mod applications;
+mod endpoints;
 mod export;
 mod takeover;
 

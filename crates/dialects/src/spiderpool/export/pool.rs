@@ -44,7 +44,7 @@ pub(super) fn raise(
         Some(_) => {
             let subnet = subnet.filter(|_| subnet_is_exported);
             let subnet = subnet.ok_or("it is the pool of an application, and its subnet is not exported")?;
-            let made = owner::raise_pool(own, subnet);
+            let made = owner::raise_pool(own, subnet, None);
             let affinity = ("podAffinity".to_owned(), made.spec["podAffinity"].clone());
             (Map::from_iter([affinity]), made)
         }
