@@ -4,7 +4,7 @@
 use crate::facts::{PodFacts, SpiderMirrors};
 use crate::index::Index;
 use crate::world::World;
-use berth_core::block::{BlockKey, Plane, State};
+use berth_core::block::{Block, BlockKey, Plane, State};
 use berth_core::ipam::Ipam;
 use berth_core::reclaim::Pod;
 use berth_dialects::native::pod::DefaultRoute;
@@ -102,7 +102,7 @@ impl Endpoints {
         let is_there = |uid: &str| facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
         let mut out = Held::default();
         for key in self.index.of_pod(&pod.namespace, &pod.name) {
-            let slots = ipam.block(key).into_iter().flat_map(|block| block.slots());
+            let slots = ipam.block(key).into_iter().flat_map(Block::slots);
             for (slot, view) in slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held)) {
                 let Some(holder) = view.holder() else { continue };
                 let mut pools = ipam.pools_of(key, slot).into_iter().filter_map(|name| ipam.pool(&name));

@@ -21,7 +21,7 @@ fn endpoints_show_the_pods_own_routes_and_records_who_was_there_last() {
         "ipam.spidernet.io/routes": r#"[{"dst":"10.7.0.0/16","gw":"10.33.0.254"}]"#,
     });
     let web = world.pod("n1", "web", &annotations);
-    agent.address(&web, "c1");
+    let _ = agent.address(&web, "c1");
     let said =
         |pod: &str, path: &str| world.field(&format!("spiderendpoint/{pod}"), &format!(".status.current.{path}"));
     until("its endpoint", || (said("web", "ips[0].cleanGateway") == "true").then_some(()));

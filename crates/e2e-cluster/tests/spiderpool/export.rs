@@ -91,9 +91,9 @@ fn pools_of_berth_go_to_spiderpool_and_come_back_with_the_same_holders() {
     let (one, two) = (world.agent("n1"), world.agent("n2"));
     let web = world.pod("n1", "web", &json!({}));
     let (stays, away) = (world.make_pod("n2", "db-0", &set), world.make_pod("n2", "db-1", &set));
-    one.address(&web, "c1");
-    two.address(&stays, "c2");
-    two.address(&away, "c3");
+    let _ = one.address(&web, "c1");
+    let _ = two.address(&stays, "c2");
+    let _ = two.address(&away, "c3");
     assert_eq!(two.del(&away, "c3").code, 0);
     world.plane.kubectl_ok(&["delete", "pod", "db-1", "--force", "--grace-period=0"]).unwrap();
     until("what is kept to be written", || {
