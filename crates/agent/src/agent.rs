@@ -2,6 +2,7 @@
 
 use crate::ahead::Ahead;
 use crate::news::{News, PATIENCE};
+use crate::spiderpool;
 use crate::sticky::{Note, Noted};
 use crate::store::ClusterStore;
 use berth_core::addr::Cidr;
@@ -9,6 +10,7 @@ use berth_core::error::Error;
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
+use berth_dialects::spiderpool::settings::Settings;
 use berth_dialects::{Lowered, lower};
 use berth_door::door::before_waiting;
 use berth_door::words::{self, Host, Planned, groups};
@@ -39,6 +41,10 @@ pub struct Agent {
     /// The networks this node is in.
     pub(crate) cidrs: Vec<Cidr>,
     pub(crate) metrics: Metrics,
+    /// The same under Spiderpool's names.
+    pub(crate) aliases: spiderpool::Aliases,
+    /// What Spiderpool's switches come to.
+    pub(crate) spiderpool: Settings,
     /// What is known of the wire.
     pub(crate) quiet: Quiet,
     /// What requests may wait for.
@@ -140,11 +146,12 @@ impl Host for Agent {
         self.metrics.observe_wire(findings);
     }
 
-    fn observe(&self, verb: &'static str, ok: bool, took: Duration) {
-        if ok && verb == "del" {
+    fn observe(&self, verb: &'static str, refusal: Option<u32>, took: Duration) {
+        if refusal.is_none() && verb == "del" {
             self.news.released();
         }
-        self.metrics.observe(verb, ok, took);
+        self.metrics.observe(verb, refusal.is_none(), took);
+        self.aliases.observe(verb, refusal, took);
     }
 }
 

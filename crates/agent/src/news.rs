@@ -109,7 +109,8 @@ impl News {
 pub(crate) fn follow(agent: &Agent, mut version: u64, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(200)) {
-            let (config, current) = agent.objects.config();
+            let (mut config, current) = agent.objects.config();
+            agent.spiderpool.set_detection(&mut config);
             agent.engine.configure(config.clone());
             // Only now: who is told goes to the engine at once.
             agent.news.configured(&config);

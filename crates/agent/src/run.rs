@@ -8,6 +8,8 @@ use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
 use crate::{ahead, flush, networks, scarcity, spiderpool};
 use anyhow::{Context, bail};
+use berth_dialects::spiderpool::POOL;
+use berth_dialects::spiderpool::settings::Settings;
 use berth_door::{Door, Queue, Quiet, door};
 use berth_engine::Engine;
 use berth_kube::definitions::Definitions;
@@ -61,6 +63,8 @@ pub struct AgentOptions {
     pub write_block_every: Option<Duration>,
     /// Where Spiderpool's plugins and tools are answered; `None` if nowhere.
     pub spiderpool_socket: Option<PathBuf>,
+    /// What Spiderpool's switches come to.
+    pub spiderpool: Settings,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -100,7 +104,13 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
             true => Ok(()),
             false => Err("what this node holds is still being restored"),
         };
-        let bound = serve_probes(address, is_ready, move || counted.metrics.scrape_engine(&counted.engine));
+        let has_socket = options.spiderpool_socket.is_some();
+        let scrape = move || {
+            let own = counted.metrics.scrape_engine(&counted.engine);
+            let speaks = has_socket || counted.objects.has(POOL);
+            if speaks { counted.aliases.append_to(&own) } else { own }
+        };
+        let bound = serve_probes(address, is_ready, scrape);
         let bound = bound.with_context(|| format!("listen on http://{address}; choose another with --listen"))?;
         info!(health = %bound, "serving /readyz and /metrics");
     }
@@ -132,7 +142,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
 /// Every metric of an agent, with a value, in Prometheus' text format.
 #[must_use]
 pub fn sample_metrics() -> String {
-    counters(&Requests::sample()).sample()
+    spiderpool::Aliases::default().append_to(&counters(&Requests::sample()).sample())
 }
 
 fn counters(requests: &Requests) -> Metrics {
@@ -197,7 +207,8 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let boot_id = boot::id().context("read the boot ID")?;
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
-    let (config, version) = objects.config();
+    let (mut config, version) = objects.config();
+    options.spiderpool.set_detection(&mut config);
     let news = News::default();
     news.configured(&config);
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
@@ -220,6 +231,8 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         node: node.clone(),
         cidrs,
         metrics,
+        aliases: spiderpool::Aliases::default(),
+        spiderpool: options.spiderpool.clone(),
         quiet: Quiet::default(),
         news,
         short_of: Mutex::default(),

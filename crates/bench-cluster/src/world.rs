@@ -88,6 +88,7 @@ impl World {
                 idle_lease_for: None,
                 write_block_every: None,
                 spiderpool_socket: None,
+                spiderpool: Default::default(),
                 log_format: LogFormat::Text,
                 log_level: String::new(),
             };

@@ -1,6 +1,7 @@
 //! What needs the cluster's API: `berth agent`, `berth explain pod`, `berth check --cluster`.
 
 use crate::serve::log_format;
+use crate::spiderpool;
 use berth_agent::AgentOptions;
 use berth_cli::args::{AgentArgs, CheckArgs, ExplainPodArgs};
 use berth_cli::ui::Ui;
@@ -8,6 +9,10 @@ use berth_kube::Connect;
 use std::time::Duration;
 
 pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
+    let spiderpool = match spiderpool::settings(args.spiderpool_config.as_deref(), ui) {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
     let options = AgentOptions {
         node_name: args.node_name.clone(),
         connect: Connect { kubeconfig: args.kubeconfig.clone(), server: args.api_server.clone() },
@@ -19,6 +24,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         idle_lease_for: Some(Duration::from_secs(args.idle_lease_for)),
         write_block_every: Some(Duration::from_secs(args.write_block_every)),
         spiderpool_socket: args.spiderpool_socket.clone(),
+        spiderpool,
         log_format: log_format(args.daemon.log.log_format),
         log_level: args.daemon.log.log_level.clone(),
     };

@@ -1,14 +1,23 @@
 //! `berth controller` and `berth reclaim`.
 
 use crate::serve::log_format;
-use berth_cli::args::{ControllerArgs, ReclaimArgs, SpiderpoolArgs, UninstallArgs};
+use crate::spiderpool;
+use berth_cli::args::{ControllerArgs, ExportArgs, ReclaimArgs, SpiderpoolArgs, UninstallArgs};
 use berth_cli::ui::Ui;
 use berth_controller::{Class, ControllerOptions, Times, WebhookOptions};
-
 use berth_kube::Connect;
+use std::time::Duration;
+
+/// How often everything is looked at, whatever has happened.
+const AUDIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn run(args: &ControllerArgs, ui: &mut Ui) -> u8 {
+    let settings = match spiderpool::settings(args.spiderpool_config.as_deref(), ui) {
+        Ok(settings) => settings,
+        Err(code) => return code,
+    };
     let mut times = Times::default();
+    settings.set_times(&mut times);
     for given in &args.reclaim {
         let Some(class) = Class::named(&given.class) else {
             let known: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
@@ -25,7 +34,8 @@ pub(crate) fn run(args: &ControllerArgs, ui: &mut Ui) -> u8 {
         listen: args.listen.0,
         webhook: args.webhook.0.map(|listen| WebhookOptions { listen, names: args.webhook_name.clone() }),
         times,
-        audit: args.audit,
+        audit: args.audit.or(settings.audit).unwrap_or(AUDIT),
+        warnings: settings.warnings,
         log_format: log_format(args.log.log_format),
         log_level: args.log.log_level.clone(),
     };
@@ -57,6 +67,16 @@ pub(crate) fn reclaim(args: &ReclaimArgs, ui: &mut Ui) -> u8 {
 pub(crate) fn import_spiderpool(args: &SpiderpoolArgs, ui: &mut Ui) -> u8 {
     match berth_controller::import_spiderpool(&Connect::as_kubectl(args.kubeconfig.clone()), args.apply) {
         Ok(answer) => berth_cli::taken_over(answer, args, ui),
+        Err(error) => {
+            ui.fail(&format!("{error:#}"), None);
+            1
+        }
+    }
+}
+
+pub(crate) fn export_spiderpool(args: &ExportArgs, ui: &mut Ui) -> u8 {
+    match berth_controller::export_spiderpool(&Connect::as_kubectl(args.kubeconfig.clone()), args.apply) {
+        Ok(answer) => berth_cli::exported(answer, args, ui),
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);
             1

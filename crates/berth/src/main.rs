@@ -4,8 +4,9 @@ mod agent;
 mod controller;
 mod generate;
 mod serve;
+mod spiderpool;
 
-use berth_cli::args::{ClientCommand, Command, ExplainArgs, ExplainWhat, ImportSource};
+use berth_cli::args::{ClientCommand, Command, ExplainArgs, ExplainWhat, ExportTarget, ImportSource};
 use berth_cli::ui::Ui;
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         }
         Command::Import(ImportSource::HostLocal(args)) => berth_cli::import_host_local(args, &cli.global, &mut ui),
         Command::Import(ImportSource::Spiderpool(args)) => controller::import_spiderpool(args, &mut ui),
+        Command::Export(ExportTarget::Spiderpool(args)) => controller::export_spiderpool(args, &mut ui),
         Command::Client(command) => berth_cli::run(command, &cli.global, &mut ui),
         Command::Generate(args) => generate::run(args.what, &mut ui),
         Command::Serve(args) => serve::run(args, &mut ui),

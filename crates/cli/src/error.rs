@@ -60,6 +60,9 @@ pub enum Error {
     /// `berth import` could not take everything over.
     #[error("{} refused", crate::human::counted(*.0, "lease"))]
     LeasesRefused(usize),
+    /// `berth export` could not say everything.
+    #[error("{} left out", crate::human::counted(*.0, "object"))]
+    NotExported(usize),
 }
 
 /// What the daemon answers when it refuses (RFC 9457).
@@ -94,6 +97,7 @@ impl Error {
             Self::LeasesRefused(_) => {
                 Some("make room for them in a pool and import again; what is known is not touched")
             }
+            Self::NotExported(_) => Some("change them so that they can be said, or move their pods to other pools"),
             Self::File { .. } | Self::Output(_) => None,
         }
     }
@@ -109,7 +113,7 @@ impl Error {
             Self::Usage { .. } => 2,
             Self::File { .. } => NO_INPUT,
             Self::Output(_) => IO_ERROR,
-            Self::Inconsistent(_) | Self::LeasesRefused(_) => 1,
+            Self::Inconsistent(_) | Self::LeasesRefused(_) | Self::NotExported(_) => 1,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// The commands that are shown, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run it", &["serve", "agent", "controller", "status", "check", "reclaim", "import"]),
+    ("Run it", &["serve", "agent", "controller", "status", "check", "reclaim", "import", "export"]),
     ("Describe pools", &["apply", "get", "delete"]),
     ("Work with addresses", &["allocate", "release", "show", "history", "quarantine", "explain", "leases"]),
     ("Prepare a cluster", &["crds", "install-cni", "uninstall"]),

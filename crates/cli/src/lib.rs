@@ -91,6 +91,11 @@ pub fn taken_over(answer: serde_json::Value, args: &args::SpiderpoolArgs, ui: &m
     exit_code(commands::takeover::print(answer, args, ui), ui)
 }
 
+/// Prints a cluster in Spiderpool's words. Returns the exit code.
+pub fn exported(answer: serde_json::Value, args: &args::ExportArgs, ui: &mut Ui) -> u8 {
+    exit_code(commands::export::print(answer, args, ui), ui)
+}
+
 fn exit_code(result: Result<()>, ui: &mut Ui) -> u8 {
     match result {
         Ok(()) => 0,

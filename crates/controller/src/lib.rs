@@ -15,7 +15,7 @@
 //! | [`spiderpool`] | the same of Spiderpool's kinds, their labels, and an endpoint for each pod |
 //! | [`leader`] | which of several replicas writes |
 //! | [`condition`], [`events`], [`metrics`] | what people and Prometheus are told |
-//! | [`takeover`] | what Spiderpool gave out becomes Berth's |
+//! | [`takeover`], [`export`] | what Spiderpool gave out becomes Berth's, and the way back |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
 //!
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
@@ -27,6 +27,7 @@ mod claims;
 mod condition;
 mod endpoints;
 mod events;
+mod export;
 mod facts;
 mod guard;
 mod index;
@@ -42,6 +43,7 @@ mod world;
 
 pub use admission::WebhookOptions;
 pub use berth_core::reclaim::{Class, Times};
+pub use export::export_spiderpool;
 pub use metrics::sample_metrics;
 pub use run::{ControllerOptions, reclaim_now, run, serve};
 pub use takeover::import_spiderpool;

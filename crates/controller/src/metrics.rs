@@ -1,5 +1,7 @@
 //! What the controller counts, for Prometheus.
 
+use crate::spiderpool::Counts;
+use crate::world::World;
 use berth_core::ipam::Usage;
 use berth_core::reclaim::Class;
 use berth_kube::requests::Requests;
@@ -93,7 +95,19 @@ impl Metrics {
         self.addresses.clear();
     }
 
-    pub(crate) fn scrape(&self) -> String {
+    /// All metrics in Prometheus' text format; those under Spiderpool's names too, where its kinds are installed.
+    pub(crate) fn scrape(&self, world: Option<&World>) -> String {
+        let own = self.text();
+        let Some(world) = world.filter(|world| world.spider().is_some()) else { return own };
+        let counts = world.engine.read(|ipam| Counts::of(ipam, berth_server::now()));
+        counts.append_to(&own, self.came_back())
+    }
+
+    fn came_back(&self) -> u64 {
+        Class::ALL.iter().map(|class| self.reclaimed.get_or_create(&OfClass { class: class.name() }).get()).sum()
+    }
+
+    fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut out, &self.registry);
@@ -107,5 +121,5 @@ pub fn sample_metrics() -> String {
     let metrics = Metrics::new(&Requests::sample());
     metrics.wrote_status("IPPool");
     metrics.pool("", "", &Usage::default());
-    metrics.scrape()
+    Counts::sample().append_to(&metrics.text(), 0)
 }

@@ -17,8 +17,8 @@ use berth_core::reclaim::Times;
 use berth_kube::{Cluster, Connect};
 use berth_server::{LogFormat, serve_probes};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -40,6 +40,8 @@ pub struct ControllerOptions {
     pub times: Times,
     /// How often everything is looked at, whatever has happened.
     pub audit: Duration,
+    /// What was asked for and has no effect, to be said in the log.
+    pub warnings: Vec<String>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -52,6 +54,7 @@ pub struct ControllerOptions {
 /// If it cannot start for a reason that does not pass, or if it led and does not any more.
 pub fn run(options: &ControllerOptions) -> anyhow::Result<()> {
     berth_server::init_logging(options.log_format, &options.log_level);
+    options.warnings.iter().for_each(|warning| warn!("{warning}"));
     serve(options, &berth_server::stop_on_signal()?)
 }
 
@@ -62,18 +65,20 @@ pub fn run(options: &ControllerOptions) -> anyhow::Result<()> {
 pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&options.connect)?;
     let (ready, metrics) = (Arc::new(AtomicBool::new(false)), Arc::new(Metrics::new(cluster.requests())));
+    let opened: Arc<OnceLock<Arc<World>>> = Arc::default();
     if let Some(address) = options.listen {
-        let (is_ready, counted) = (ready.clone(), metrics.clone());
+        let (is_ready, counted, opened) = (ready.clone(), metrics.clone(), opened.clone());
         let is_ready = move || match is_ready.load(Ordering::SeqCst) {
             true => Ok(()),
             false => Err("the cluster's state is still being read"),
         };
-        let bound = serve_probes(address, is_ready, move || counted.scrape());
+        let bound = serve_probes(address, is_ready, move || counted.scrape(opened.get().map(AsRef::as_ref)));
         let bound = bound.with_context(|| format!("listen on http://{address}; choose another with --listen"))?;
         info!(address = %bound, "serving /healthz, /readyz and /metrics");
     }
     let Some(world) = open(&cluster, stop) else { return Ok(()) };
     let (world, seat) = (Arc::new(world), Seat::new());
+    let _ = opened.set(world.clone());
     let events = Events::new(&cluster, &options.replica);
     if let Some(webhook) = &options.webhook {
         admission::start(&world, &options.namespace, webhook)?;

@@ -59,7 +59,8 @@ pub fn import_spiderpool(to: &Connect, apply: bool) -> anyhow::Result<Value> {
     Ok(json!({ "addresses": rows }))
 }
 
-fn list(cluster: &Cluster, kind: &str) -> anyhow::Result<Vec<(String, String, Value)>> {
+/// Namespace, name and status of all objects of a kind.
+pub(crate) fn list(cluster: &Cluster, kind: &str) -> anyhow::Result<Vec<(String, String, Value)>> {
     let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource_of(kind));
     let all = cluster.wait(api.list(&ListParams::default())).with_context(|| format!("list {kind}s"))?;
     let row = |object: DynamicObject| {

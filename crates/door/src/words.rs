@@ -90,8 +90,8 @@ pub trait Host: Send + Sync {
     /// A plugin looked at the wire.
     fn observe_wire(&self, findings: &Findings);
 
-    /// A request was answered.
-    fn observe(&self, verb: &'static str, ok: bool, took: Duration);
+    /// A request was answered, or refused with a CNI code.
+    fn observe(&self, verb: &'static str, refusal: Option<u32>, took: Duration);
 }
 
 /// Answers requests that arrived together, each in its place. Their ADDs and DELs share one write of the store.
@@ -130,7 +130,8 @@ pub fn answer_later<H: Host>(host: &H, requests: Vec<Later>, patience: Duration)
         }
     }
     for (place, later) in waiting {
-        host.observe("add", false, later.came.elapsed());
+        let code = if let Response::Error(error) = &later.refusal { error.code } else { cni::code::INTERNAL };
+        host.observe("add", Some(code), later.came.elapsed());
         answers[place] = Some(later.refusal);
     }
     answers.into_iter().flatten().collect()
@@ -166,7 +167,7 @@ fn answer<H: Host>(host: &H, requests: Vec<(Request, Instant)>) -> Vec<Answer> {
             Ok(result) => result,
             Err(later) => return later,
         };
-        host.observe(verb, result.is_ok(), came.elapsed());
+        host.observe(verb, result.as_ref().err().map(|error| error.code), came.elapsed());
         match &result {
             Err(error) if error.code == cni::code::IO_FAILURE => warn!(verb, error = error.msg, "a request failed"),
             Err(error) => debug!(verb, code = error.code, error = error.msg, "a request was refused"),

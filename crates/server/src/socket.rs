@@ -51,8 +51,8 @@ impl Host for Node {
         self.metrics.observe_wire(findings);
     }
 
-    fn observe(&self, verb: &'static str, ok: bool, took: Duration) {
-        self.metrics.observe(verb, ok, took);
+    fn observe(&self, verb: &'static str, refusal: Option<u32>, took: Duration) {
+        self.metrics.observe(verb, refusal.is_none(), took);
     }
 }
 

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`routes`] | what is asked there, in the words of Berth's own socket |
 //! | [`coordinator`] | how the coordinator plugin is to set up a pod, from the SpiderCoordinator |
+//! | [`metrics`] | what is counted, under Spiderpool's names |
 //!
 //! There is one allocator behind both sockets.
 
 mod coordinator;
+mod metrics;
 mod routes;
+
+pub(crate) use metrics::Aliases;
 
 use crate::agent::Agent;
 use anyhow::Context;

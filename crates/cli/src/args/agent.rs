@@ -34,6 +34,9 @@ pub struct AgentArgs {
     /// Unix socket on which Spiderpool's plugins and tools are answered, e.g. /var/run/spidernet/spiderpool.sock
     #[arg(long, value_name = "PATH", env = "BERTH_SPIDERPOOL_SOCKET", hide_env_values = true)]
     pub spiderpool_socket: Option<PathBuf>,
+    /// File with what Spiderpool's ConfigMap spiderpool-conf has under conf.yml, whose switches are to hold
+    #[arg(long, value_name = "FILE", env = "BERTH_SPIDERPOOL_CONFIG", hide_env_values = true)]
+    pub spiderpool_config: Option<PathBuf>,
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
     #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
     pub missing_for: u64,

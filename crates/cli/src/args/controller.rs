@@ -42,9 +42,12 @@ pub struct ControllerArgs {
     /// After how long addresses of a class come back that nobody gives back, e.g. `pod-gone=5m`, `node-silent=never`
     #[arg(long, value_name = "CLASS=TIME", env = "BERTH_RECLAIM", hide_env_values = true, value_delimiter = ',')]
     pub reclaim: Vec<ClassTime>,
-    /// How often everything is looked at, whatever has happened
-    #[arg(long, value_name = "TIME", env = "BERTH_AUDIT", hide_env_values = true, default_value = "10m", value_parser = time)]
-    pub audit: Duration,
+    /// How often everything is looked at, whatever has happened; every ten minutes if absent
+    #[arg(long, value_name = "TIME", env = "BERTH_AUDIT", hide_env_values = true, value_parser = time)]
+    pub audit: Option<Duration>,
+    /// File with what Spiderpool's ConfigMap spiderpool-conf has under conf.yml, whose switches are to hold
+    #[arg(long, value_name = "FILE", env = "BERTH_SPIDERPOOL_CONFIG", hide_env_values = true)]
+    pub spiderpool_config: Option<PathBuf>,
     /// What it logs.
     #[command(flatten)]
     pub log: LogArgs,

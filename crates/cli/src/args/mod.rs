@@ -20,8 +20,8 @@ pub use leases::{LeasesAction, LeasesArgs, ReturnArgs};
 pub use objects::{ApplyArgs, DeleteArgs, GetArgs};
 pub use serve::{Durability, ServeArgs};
 pub use tools::{
-    CheckArgs, CompletionsArgs, CrdsArgs, GenerateArgs, Generated, HostLocalArgs, ImportSource, InstallCniArgs,
-    ManArgs, SpiderpoolArgs, StatusArgs,
+    CheckArgs, CompletionsArgs, CrdsArgs, ExportArgs, ExportTarget, GenerateArgs, Generated, HostLocalArgs,
+    ImportSource, InstallCniArgs, ManArgs, SpiderpoolArgs, StatusArgs,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -102,6 +102,9 @@ pub enum Command {
     /// Take over the live addresses of another system
     #[command(subcommand)]
     Import(ImportSource),
+    /// Hand a cluster over to another system
+    #[command(subcommand)]
+    Export(ExportTarget),
     /// Print a generated document
     #[command(hide = true)]
     Generate(GenerateArgs),

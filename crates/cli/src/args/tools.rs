@@ -1,4 +1,4 @@
-//! Commands around the daemon: status, check, import, crds, install-cni, completions, man, generate.
+//! Commands around the daemon: status, check, import, export, crds, install-cni, completions, man, generate.
 
 use super::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
@@ -64,6 +64,34 @@ pub struct SpiderpoolArgs {
     #[arg(long)]
     pub apply: bool,
     /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Whom to hand over to.
+#[derive(Debug, Subcommand)]
+pub enum ExportTarget {
+    /// Say a cluster's pools, reservations and addresses in use as Spiderpool's objects
+    ///
+    /// Prints them as YAML; --apply makes them, statuses and all, so that Spiderpool goes on where Berth stops. IPPools that
+    /// can be said in Spiderpool's words are, the others are named with the reason, and the exit code is then 1. Stop
+    /// Berth's agents and controller first. Berth's own objects stay.
+    Spiderpool(ExportArgs),
+}
+
+/// Arguments of `berth export spiderpool`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        berth export spiderpool > spiderpool.yaml     what would Spiderpool have?\n  \
+        berth export spiderpool --apply -o name       hand over")]
+pub struct ExportArgs {
+    /// Kubeconfig; if absent that of KUBECONFIG, ~/.kube/config, or the service account of the pod
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Make the objects
+    #[arg(long)]
+    pub apply: bool,
+    /// How to print the objects: one YAML document each, unless asked otherwise.
     #[command(flatten)]
     pub output: OutputArgs,
 }

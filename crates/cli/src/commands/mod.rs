@@ -7,6 +7,7 @@ mod completions;
 mod crds;
 mod delete;
 pub(crate) mod explain;
+pub(crate) mod export;
 mod get;
 mod history;
 pub(crate) mod import;

@@ -211,7 +211,7 @@ impl Apps {
             Effect::Update { pool, ranges, application } => {
                 let kind = self.kind(pool);
                 let mut patch = match kind {
-                    spiderpool::POOL => owner::pool_patch(ranges, application),
+                    spiderpool::POOL => owner::pool_patch(ranges, application, self.size(application)),
                     _ => pool_patch(ranges, application),
                 };
                 patch["metadata"]["resourceVersion"] = json!(self.version(kind, pool));
@@ -238,8 +238,19 @@ impl Apps {
         let subnet = pool.subnet.as_ref();
         let subnet = self.world.engine.read(|ipam| subnet.and_then(|name| ipam.config().subnets.get(name)).cloned());
         match subnet.filter(|subnet| subnet.object == spiderpool::SUBNET) {
-            Some(subnet) => owner::raise_pool(pool, &subnet),
+            Some(subnet) => {
+                let size = pool.application.as_ref().and_then(|own| self.size(own));
+                owner::raise_pool(pool, &subnet, size)
+            }
             None => raise_pool(pool),
+        }
+    }
+
+    /// The size that an application asks for.
+    fn size(&self, own: &apps::Application) -> Option<apps::Size> {
+        match self.workloads.get(&own.identity()).as_deref() {
+            Some(Kept::Application(workload)) => workload.size,
+            _ => None,
         }
     }
 

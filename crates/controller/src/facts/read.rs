@@ -2,10 +2,11 @@
 
 use berth_core::reclaim::{Keeper, Life, Node, Pod};
 use berth_core::time::Time;
+use berth_dialects::native::pod;
 use berth_dialects::spiderpool::endpoint::{DERIVED, EndpointStatus};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,13 +29,15 @@ pub(crate) struct PodFacts {
     pub(crate) controller: Option<(String, String)>,
     /// Whether a StatefulSet made it.
     pub(crate) of_set: bool,
+    /// What it says about routes, if anything.
+    routing: Option<Box<pod::Pod>>,
 }
 
 impl PodFacts {
-    pub(crate) fn read(pod: &api::Pod) -> Self {
-        let meta = &pod.metadata;
+    pub(crate) fn read(object: &api::Pod) -> Self {
+        let meta = &object.metadata;
         let hash = meta.annotations.as_ref().and_then(|all| all.get(CONFIG_HASH)).cloned();
-        let status = pod.status.as_ref();
+        let status = object.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         let containers = status.into_iter().flat_map(|status| {
             let (init, main) = (&status.init_container_statuses, &status.container_statuses);
@@ -46,12 +49,19 @@ impl PodFacts {
         let own = berth_kube::pods::of_metadata(meta);
         Self {
             uids: meta.uid.clone().into_iter().chain(hash).collect(),
-            asks_by: crate::apps::asks_by(pod),
-            on_host: pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default(),
+            asks_by: crate::apps::asks_by(object),
+            on_host: object.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default(),
             controller: own.top_controller().map(|top| (top.kind, top.name)),
             of_set: own.is_of_set(),
+            routing: routing(own),
             life: Life { ended: matches!(phase, Some("Succeeded" | "Failed")), deadline: deleted_at(meta), runs },
         }
+    }
+
+    /// What becomes of the routes of an interface.
+    pub(crate) fn routes(&self, ifname: &str) -> pod::Routes {
+        // One that cannot be read was refused when the pod asked.
+        self.routing.as_ref().and_then(|own| pod::routes_of(own, ifname).ok()).unwrap_or_default()
     }
 
     /// What a holder that names this pod by name and UID is to make of it.
@@ -67,6 +77,14 @@ impl PodFacts {
             Pod::Replaced
         }
     }
+}
+
+/// The pod with those annotations alone that speak of routes; most have none.
+fn routing(mut own: pod::Pod) -> Option<Box<pod::Pod>> {
+    own.annotations.retain(|key, _| pod::ROUTING.contains(&key.as_str()));
+    own.labels.clear();
+    own.owners.clear();
+    (!own.annotations.is_empty()).then(|| Box::new(own))
 }
 
 /// When an object was to be gone; the server has added the grace period.
@@ -145,6 +163,7 @@ pub(crate) struct Record {
     pub(crate) generation: Option<i64>,
     pub(crate) version: String,
     pub(crate) finalizers: Vec<String>,
+    pub(crate) owners: Vec<OwnerReference>,
     /// Whether it is to be deleted.
     pub(crate) going: bool,
     pub(crate) status: Value,
@@ -158,6 +177,7 @@ impl Record {
             generation: meta.generation,
             version: meta.resource_version.unwrap_or_default(),
             finalizers: meta.finalizers.unwrap_or_default(),
+            owners: meta.owner_references.unwrap_or_default(),
             going: meta.deletion_timestamp.is_some(),
             status: object.data.get_mut("status").map(Value::take).unwrap_or_default(),
         }

@@ -7,6 +7,7 @@ use crate::world::World;
 use berth_core::block::{Block, BlockKey, Plane, State};
 use berth_core::ipam::Ipam;
 use berth_core::reclaim::Pod;
+use berth_dialects::native::pod::DefaultRoute;
 use berth_dialects::spiderpool::endpoint::{Current, EndpointStatus, Interface, raise};
 use berth_dialects::spiderpool::{ENDPOINT, POOL};
 use berth_kube::connect::CallError;
@@ -158,7 +159,13 @@ fn status(ipam: &Ipam, name: &Key, pod: &PodFacts, held: &Held) -> Option<(Endpo
         return None;
     }
     let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.name.clone()));
-    let ips = held.interfaces.iter().map(|(ifname, own)| Interface::of(ifname.clone(), &ipam.tell(own))).collect();
+    let interface = |(ifname, own): (&String, &Vec<(Plane, u128)>)| {
+        let (mut outcome, routes) = (ipam.tell(own), pod.routes(ifname));
+        routes.apply(&mut outcome);
+        let clean = (routes.default == DefaultRoute::Elsewhere).then_some(true);
+        Interface { clean_gateway: clean, ..Interface::of(ifname.clone(), &outcome) }
+    };
+    let ips = held.interfaces.iter().map(interface).collect();
     let current = Current { uid: held.uid.clone(), node: held.node.clone(), ips };
     Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, pod.of_set))
 }

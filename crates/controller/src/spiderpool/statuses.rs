@@ -72,7 +72,7 @@ impl Statuses {
         let dirty = std::mem::take(&mut self.dirty);
         let now = berth_server::now();
         let wanted = world.engine.read(|ipam| {
-            let pools = dirty.pools.into_iter().map(|name| (POOL, pool(ipam, &name, now), name));
+            let pools = dirty.pools.into_iter().map(|name| (POOL, pool(ipam, &name, now, mirrors), name));
             let subnets = dirty.subnets.into_iter().map(|name| (SUBNET, subnet(ipam, &name), name));
             pools.chain(subnets).collect::<Vec<_>>()
         });
@@ -132,9 +132,9 @@ fn summary(condition: &Value) -> [Value; 4] {
 }
 
 /// What the status of a pool is to be, and how many records were left out of it.
-fn pool(ipam: &Ipam, name: &str, now: Time) -> Option<(Value, usize)> {
+fn pool(ipam: &Ipam, name: &str, now: Time, mirrors: &SpiderMirrors) -> Option<(Value, usize)> {
     ipam.pool(name).filter(|pool| pool.object == POOL)?;
-    let allocations: Vec<Allocation> = ipam.holdings(name).iter().map(allocation).collect();
+    let allocations: Vec<Allocation> = ipam.holdings(name).iter().map(|holding| allocation(holding, mirrors)).collect();
     Some(pool_status(ipam.pool_usage(name, now)?.capacity, &allocations))
 }
 
@@ -145,8 +145,13 @@ fn subnet(ipam: &Ipam, name: &str) -> Option<(Value, usize)> {
     Some(subnet_status(own, config))
 }
 
-fn allocation((given, slot): &(Given, SlotRef<'_>)) -> Allocation {
-    let holder = slot.holder().unwrap_or_default();
+fn allocation((given, slot): &(Given, SlotRef<'_>), mirrors: &SpiderMirrors) -> Allocation {
+    let mut holder = slot.holder().unwrap_or_default();
+    if holder.uid.is_empty() {
+        // Of a pod that is away, its endpoint knows the last one.
+        let last = mirrors.endpoints.get(&holder.namespace, &holder.pod);
+        holder.uid = last.map(|last| last.status.current.uid.clone()).unwrap_or_default();
+    }
     let pod = if holder.pod.is_empty() { holder.id } else { format!("{}/{}", holder.namespace, holder.pod) };
     Allocation { address: given.address(), pod, uid: holder.uid }
 }

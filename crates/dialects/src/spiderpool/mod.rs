@@ -10,6 +10,8 @@
 //! | [`status`] | what is allocated, raised into the strings of JSON that their status has |
 //! | [`endpoint`] | what one pod holds, as a SpiderEndpoint |
 //! | [`takeover`] | what Spiderpool has given out, read from what it wrote |
+//! | [`export`] | the way back: Berth's own objects and what is given out, as Spiderpool would have them |
+//! | [`settings`] | its environment variables and its ConfigMap |
 //! | [`socket`] | what is said on spiderpool-agent's socket |
 //! | [`crd`] | the definitions of the kinds |
 //!
@@ -19,11 +21,13 @@
 
 pub mod crd;
 pub mod endpoint;
+pub mod export;
 pub mod metadata;
 pub mod owner;
 mod plot;
 pub mod pool;
 pub mod reserved;
+pub mod settings;
 pub mod socket;
 pub mod status;
 pub mod subnet;

@@ -6,10 +6,11 @@ use super::{API_VERSIONS, FINALIZER, POOL, PREFIX, metadata};
 use crate::field::FieldError;
 use crate::native::LabelSelector;
 use crate::native::pod::FIRST_INTERFACE;
+use crate::native::pod::spiderpool::IP_NUMBER;
 use crate::object::{Metadata, Object};
 use berth_core::addr::{Family, Range};
 use berth_core::apps::application::group;
-use berth_core::apps::{Application, Workload, pool_name};
+use berth_core::apps::{Application, Size, Workload, pool_name};
 use berth_core::model::{Pool, Subnet};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -69,9 +70,9 @@ pub fn name(workload: &Workload, interface: &str, subnet: &Subnet) -> String {
     name + &tail
 }
 
-/// The SpiderIPPool of an application that is to be made, cut from a SpiderSubnet.
+/// The SpiderIPPool of an application that is to be made, cut from a SpiderSubnet. `size` is what the application asks for.
 #[must_use]
-pub fn raise_pool(pool: &Pool, subnet: &Subnet) -> Object {
+pub fn raise_pool(pool: &Pool, subnet: &Subnet, size: Option<Size>) -> Object {
     let own = pool.application.clone().unwrap_or_default();
     let version = own.api_version.rsplit('/').next().unwrap_or_default();
     let values = [group(&own.api_version), version, &own.kind, &own.namespace, &own.name];
@@ -93,7 +94,12 @@ pub fn raise_pool(pool: &Pool, subnet: &Subnet) -> Object {
     Object {
         api_version: API_VERSIONS.first().copied().unwrap_or_default().to_owned(),
         kind: POOL.to_owned(),
-        metadata: Metadata { name: pool.name.clone(), labels, annotations: annotations(&own), ..Metadata::default() },
+        metadata: Metadata {
+            name: pool.name.clone(),
+            labels,
+            annotations: annotations(&own, size),
+            ..Metadata::default()
+        },
         spec: json!({
             "ipVersion": number(pool.family),
             "subnet": subnet.cidr.to_string(),
@@ -108,9 +114,9 @@ pub fn raise_pool(pool: &Pool, subnet: &Subnet) -> Object {
 
 /// A merge patch that gives a pool other addresses and writes down whose it is.
 #[must_use]
-pub fn pool_patch(ranges: &[Range], own: &Application) -> Value {
+pub fn pool_patch(ranges: &[Range], own: &Application, size: Option<Size>) -> Value {
     json!({
-        "metadata": { "labels": labels(own), "annotations": annotations(own) },
+        "metadata": { "labels": labels(own), "annotations": annotations(own, size) },
         "spec": { "ips": written(ranges) },
     })
 }
@@ -127,9 +133,11 @@ fn labels(own: &Application) -> BTreeMap<String, String> {
     [(key("owner-application-uid"), label(&own.uid)), (key("ippool-reclaim"), reclaim.to_owned())].into()
 }
 
-fn annotations(own: &Application) -> BTreeMap<String, String> {
+fn annotations(own: &Application, size: Option<Size>) -> BTreeMap<String, String> {
     // A merge patch leaves out what is not named, so none is written as nothing.
-    [(CONTROLLERS.to_owned(), own.controllers.join(","))].into()
+    let controllers = (CONTROLLERS.to_owned(), own.controllers.join(","));
+    let size = size.map(|size| (IP_NUMBER.to_owned(), size.to_string()));
+    [controllers].into_iter().chain(size).collect()
 }
 
 /// The value of a label: what is too long is cut, and the pod affinity has it whole.

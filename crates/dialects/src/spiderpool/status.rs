@@ -31,14 +31,27 @@ pub struct Allocation {
 /// The status of a SpiderIPPool, without conditions, and how many records were left out of it.
 #[must_use]
 pub fn pool_status(total: Count, allocations: &[Allocation]) -> (Value, usize) {
-    let record = |one: &Allocation| (one.address.to_string(), json!({ "pod": one.pod, "podUid": one.uid }));
-    let (records, left_out) = bounded(allocations.iter().map(record));
-    let status = json!({
+    let (records, left_out) = bounded(allocations.iter().map(record), MAX_RECORDS_BYTES);
+    (pool_status_of(&records, total, allocations), left_out)
+}
+
+/// The same with all records, however many they are: for who allocates by them.
+#[must_use]
+pub fn whole_pool_status(total: Count, allocations: &[Allocation]) -> Value {
+    let (records, _) = bounded(allocations.iter().map(record), usize::MAX);
+    pool_status_of(&records, total, allocations)
+}
+
+fn record(one: &Allocation) -> (String, Value) {
+    (one.address.to_string(), json!({ "pod": one.pod, "podUid": one.uid }))
+}
+
+fn pool_status_of(records: &Value, total: Count, allocations: &[Allocation]) -> Value {
+    json!({
         "allocatedIPs": records,
         "totalIPCount": number(total),
         "allocatedIPCount": allocations.len(),
-    });
-    (status, left_out)
+    })
 }
 
 /// The status of a SpiderSubnet, without conditions, and how many records were left out of it.
@@ -52,7 +65,7 @@ pub fn subnet_status(subnet: &Subnet, config: &Config) -> (Value, usize) {
         }
         (pool.name.clone(), record)
     };
-    let (records, left_out) = bounded(own().map(record));
+    let (records, left_out) = bounded(own().map(record), MAX_RECORDS_BYTES);
     let handed_out: Count = own().map(|pool| addresses(pool).count()).sum();
     let status = json!({
         "controlledIPPools": records,
@@ -76,11 +89,11 @@ fn application(own: &Application) -> String {
 }
 
 /// The records as JSON in a string, `null` if there are none; as many as fit, and how many do not.
-fn bounded(records: impl Iterator<Item = (String, Value)>) -> (Value, usize) {
+fn bounded(records: impl Iterator<Item = (String, Value)>, most_bytes: usize) -> (Value, usize) {
     let (mut kept, mut bytes, mut left_out) = (Map::new(), 2, 0);
     for (key, record) in records {
         bytes += key.len() + record.to_string().len() + 4;
-        if bytes > MAX_RECORDS_BYTES {
+        if bytes > most_bytes {
             left_out += 1;
         } else {
             kept.insert(key, record);

@@ -6,7 +6,7 @@ use crate::spiderpool::metadata::defaults;
 use crate::spiderpool::owner::{self, pool_patch, raise_pool};
 use crate::spiderpool::status::{Allocation, MAX_RECORDS_BYTES, pool_status, subnet_status, truncation};
 use crate::{Lowered, Object, crd, judge, lower, lower_all, parse_manifests};
-use berth_core::apps::{Application, Identity, Workload};
+use berth_core::apps::{Application, Identity, Size, Workload};
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::{Config, Entropy, Group, Ipam, Outcome, Request};
 use berth_core::model::{Edges, Gateway, Pick, Pool, Subject};
@@ -366,7 +366,8 @@ fn the_pool_of_an_application_has_its_name_labels_and_affinity() {
         subnet: Some("s".into()),
         ..Pool::new(name, vec!["10.0.0.10-10.0.0.13".parse().expect("a range"), "10.0.0.20".parse().expect("a range")])
     };
-    let made = raise_pool(&own, subnet);
+    let made = raise_pool(&own, subnet, Some(Size::Spare(1)));
+    assert_eq!(made.metadata.annotations["ipam.spidernet.io/ippool-ip-number"], "+1");
     assert_eq!(
         made.spec,
         json!({
@@ -392,7 +393,7 @@ fn the_pool_of_an_application_has_its_name_labels_and_affinity() {
     let Ok(Lowered::Pool(back)) = lower(&made) else { panic!("it lowers") };
     assert_eq!(back.application, Some(application.clone()), "what was raised is lowered to the same");
     assert_eq!(back.ranges, own.ranges);
-    let patch = pool_patch(&["10.0.0.10".parse().expect("a range")], &Application { keep: false, ..application });
+    let patch = pool_patch(&["10.0.0.10".parse().expect("a range")], &Application { keep: false, ..application }, None);
     assert_eq!(patch["spec"], json!({"ips": ["10.0.0.10"]}));
     assert_eq!(patch["metadata"]["labels"]["ipam.spidernet.io/ippool-reclaim"], "true");
 }

@@ -194,6 +194,9 @@ fn i00015_an_automatic_pool_that_is_kept_is_found_again() {
     deployment("false");
     let pool = until("a pool", || Some(pools()).filter(|pools| !pools.is_empty()));
     row(&world, &["ss"], "s ", "s 4 10.9.0.0/24 4 90");
+    assert_eq!(world.field(&pool, ".metadata.annotations.ipam\\.spidernet\\.io/ippool-ip-number"), "+2");
+    let subnet = world.field("spidersubnet/s", ".metadata.uid");
+    until("its subnet to own it", || (world.field(&pool, ".metadata.ownerReferences[0].uid") == subnet).then_some(()));
     world.plane.kubectl_ok(&["delete", "deployment", "web"]).unwrap();
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert_eq!(pools(), pool, "it is kept");

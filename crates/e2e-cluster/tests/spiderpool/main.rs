@@ -5,6 +5,8 @@
 
 mod annotations;
 mod applications;
+mod endpoints;
+mod export;
 mod takeover;
 
 use berth_e2e::{binaries, succeed};

@@ -6,7 +6,7 @@ use berth_e2e_cluster::World;
 use serde_json::{Value, json};
 use std::process::Command;
 
-fn endpoint(world: &World, name: &str, uid: &str, node: &str, address: &str, owner: &str) {
+pub(crate) fn endpoint(world: &World, name: &str, uid: &str, node: &str, address: &str, owner: &str) {
     let nic = json!({"interface": "eth0", "ipv4": format!("{address}/24"), "ipv4Pool": "p", "vlan": 0});
     let status = json!({"current": {"uid": uid, "node": node, "ips": [nic]}, "ownerControllerType": owner,
         "ownerControllerName": "x"});

@@ -38,6 +38,7 @@ pub use rules::Rule;
 pub use wish::ClaimRef;
 
 use super::Claim;
+use crate::field::FieldError;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Group, Request};
@@ -72,6 +73,10 @@ pub const KEEP_POOL: &str = "berth.io/keep-pool";
 
 /// Annotations by which a pod template asks for pools of its application, or may do so.
 pub const ASKING: [&str; 4] = [SUBNETS, NETWORKS, spiderpool::SUBNET, spiderpool::SUBNETS];
+
+/// Annotations that may speak of a pod's routes, and those that tell its interfaces apart.
+pub const ROUTING: [&str; 5] =
+    [NETWORKS, spiderpool::IPPOOLS, spiderpool::ROUTES, spiderpool::DEFAULT_ROUTE_NIC, attachments::SELECTED];
 
 /// What to ask of the engine: all of it or none.
 #[derive(Clone, Debug)]
@@ -158,6 +163,15 @@ pub fn plan(asked: &Asked<'_>) -> Result<Plan, Error> {
         interfaces[0].rule.push_str(&note);
     }
     Ok(Plan { interfaces })
+}
+
+/// What a pod makes of the routes of an interface.
+///
+/// # Errors
+/// [`FieldError`] names the annotation and what is wrong with it.
+pub fn routes_of(pod: &Pod, ifname: &str) -> Result<Routes, FieldError> {
+    let networks = Networks::read(&pod.annotations)?;
+    spiderpool::routes(pod, ifname, networks.routes(ifname))
 }
 
 fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Result<Interface, Error> {
