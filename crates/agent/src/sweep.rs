@@ -3,6 +3,9 @@
 //! An address is freed only if its pod was missing in two looks, each a consistent list of the node's pods, and if it is
 //! nowhere else either: right before, the server is asked for the pod by name, whatever node it is on. A pod that is not
 //! where its record says is alive all the same. If the server cannot be asked, nothing is freed.
+//!
+//! That a pod is gone from the server does not end its container: its kubelet does. So nothing is freed while nothing is
+//! heard of the kubelet, either.
 
 use crate::agent::Agent;
 use berth_core::block::State;
@@ -11,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use tracing::{debug, info};
 
-/// How long a pod must have been missing.
-pub(crate) const MISSING_FOR: Duration = Duration::from_secs(30);
+/// How long a pod must have been missing. By then a cluster has noticed if its kubelet went silent (after 50 s).
+pub(crate) const MISSING_FOR: Duration = Duration::from_secs(60);
 
 /// The sweeper's memory.
 #[derive(Default)]
@@ -62,6 +65,11 @@ impl Sweep {
         let gone = nowhere(agent, holders.into_iter().filter(long).collect());
         if gone.is_empty() {
             return;
+        }
+        match agent.places.kubelet_is_silent() {
+            Ok(false) => {}
+            Ok(true) => return debug!("nothing is heard of the kubelet, so its containers may run; nothing is freed"),
+            Err(error) => return debug!(%error, "cannot tell whether the kubelet runs; nothing is freed"),
         }
         let node = node.clone();
         let freed = agent.engine.transact(move |context| {

@@ -83,7 +83,13 @@ fn what_a_dead_pod_held_is_freed_though_nobody_said_del() {
     let agent = world.agent("n1");
     let (gone, stays) = (world.pod("n1", "gone", &json!({})), world.pod("n1", "stays", &json!({})));
     let _ = (agent.address(&gone, "c1"), agent.address(&stays, "c2"));
+    // Without its kubelet the container of a pod that is gone may run for ever.
+    world.node_is("n1", "Unknown");
     world.delete_pod(&gone);
+    let log = || std::fs::read_to_string(agent.log()).unwrap_or_default();
+    until("the agent to look", || log().contains("nothing is heard of the kubelet").then_some(()));
+    assert_eq!(world.used(), 2);
+    world.node_is("n1", "True");
     until("the address to be freed", || (world.used() == 1).then_some(()));
 }
 

@@ -85,6 +85,17 @@ impl Places {
         self.node.get("", &self.name).unwrap_or_else(|| self.first.clone())
     }
 
+    /// Whether nothing is heard of the own node's kubelet, as of now.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    pub fn kubelet_is_silent(&self) -> Result<bool, CallError> {
+        let nodes: Api<Node> = Api::all(self.cluster.client().clone());
+        let own = self.cluster.wait(nodes.get_opt(&self.name))?;
+        let conditions = own.and_then(|node| node.status).and_then(|status| status.conditions).unwrap_or_default();
+        Ok(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown"))
+    }
+
     /// The own node's addresses, as the cluster knew them at first.
     #[must_use]
     pub fn node_addresses(&self) -> &[IpAddr] {

@@ -38,7 +38,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "FILE", env = "BERTH_SPIDERPOOL_CONFIG", hide_env_values = true)]
     pub spiderpool_config: Option<PathBuf>,
     /// For how many seconds a pod must be gone before its address is freed although nobody said DEL
-    #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", env = "BERTH_MISSING_FOR", hide_env_values = true, default_value_t = 60)]
     pub missing_for: u64,
     /// For how many seconds a block must have been empty before its IPBlock is deleted
     #[arg(long, value_name = "SECONDS", env = "BERTH_EMPTY_FOR", hide_env_values = true, default_value_t = 600)]
