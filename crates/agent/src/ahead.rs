@@ -61,16 +61,9 @@ impl Ahead {
 }
 
 fn asks_alike(one: &AddRequest, other: &AddRequest) -> bool {
-    let of = |add: &AddRequest| {
-        (
-            add.attachment.network.clone(),
-            add.domain.clone(),
-            add.pools.clone(),
-            add.ranges.clone(),
-            add.families.clone(),
-        )
-    };
-    of(one) == of(other)
+    one.attachment.network == other.attachment.network
+        && one.domain == other.domain
+        && (&one.pools, &one.ranges, &one.families) == (&other.pools, &other.ranges, &other.families)
 }
 
 /// A pod to which something may have been promised.
@@ -185,4 +178,56 @@ impl Agent {
 fn saves_a_write(ipam: &Ipam, outcome: &Outcome) -> bool {
     let lends = |pool: &str| ipam.pool(pool).is_none_or(|pool| pool.lending.is_some());
     outcome.given.iter().all(|given| given.detect.is_none() && !lends(&given.pool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(ifname: &str, pools: &[&str]) -> AddRequest {
+        let attachment =
+            protocol::Attachment { network: "pods".into(), container: "c".into(), ifname: ifname.to_owned() };
+        let pod = protocol::Pod { namespace: "shop".into(), name: "web".into(), uid: Some("u".into()) };
+        AddRequest {
+            attachment,
+            pod: Some(pod),
+            domain: None,
+            pools: pools.iter().map(|&pool| pool.to_owned()).collect(),
+            addresses: Vec::new(),
+            ranges: Vec::new(),
+            families: Vec::new(),
+            claim: None,
+        }
+    }
+
+    #[test]
+    fn another_pod_will_ask_as_the_last_one_did_in_its_own_name() {
+        let (ahead, pod) = (Ahead::default(), Pod { name: "db".into(), uid: "v".into(), ..Pod::default() });
+        assert!(ahead.request_of(&pod).is_none(), "nobody has asked yet");
+        ahead.learn(&add("eth0", &["old"]));
+        ahead.learn(&add("eth0", &["blue"]));
+        let expected = ahead.request_of(&pod).unwrap();
+        assert_eq!((expected.attachment.container.as_str(), expected.pools), ("pod-v", vec!["blue".to_owned()]));
+        assert_eq!(expected.pod.unwrap().uid.as_deref(), Some("v"));
+    }
+
+    #[test]
+    fn who_asks_for_something_of_his_own_teaches_nothing() {
+        let ahead = Ahead::default();
+        ahead.learn(&add("net1", &[]));
+        ahead.learn(&AddRequest { pod: None, ..add("eth0", &[]) });
+        ahead.learn(&AddRequest { claim: Some("printer".into()), ..add("eth0", &[]) });
+        ahead.learn(&AddRequest { addresses: vec!["10.0.0.7".parse().unwrap()], ..add("eth0", &[]) });
+        assert!(ahead.request_of(&Pod::default()).is_none());
+    }
+
+    #[test]
+    fn a_promise_that_waits_for_too_long_ends_once() {
+        let Some(before) = Instant::now().checked_sub(KEEP + Duration::from_secs(1)) else { return };
+        let promised = |since| Promised { uid: "u".into(), promise: Some(("pods".into(), since)) };
+        assert!(promised(Instant::now()).expired().is_none());
+        let mut late = promised(before);
+        assert!(late.expired().is_some_and(|ended| ended.promise.is_some()));
+        assert!(late.expired().is_none());
+    }
 }
