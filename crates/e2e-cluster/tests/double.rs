@@ -199,8 +199,8 @@ fn b07_whereabouts_162_and_b11_calico_5044_what_the_status_of_a_pod_does_not_say
     // Of an interface that its status never tells of.
     corner.pod_status(&half, "Running", &["192.0.2.7".parse().unwrap()]);
     sweeps(&agent, 4);
+    assert_eq!(corner.used(), 2, "before they ask again");
     assert_eq!([agent.address(&silent, "c1"), agent.address(&half, "c2")], got[..2]);
-    assert_eq!(corner.used(), 2);
 }
 
 /// The collector listed pods, a pod came, the collector listed addresses, and the new one belonged to nobody.
@@ -261,7 +261,9 @@ fn b10_calico_12257_a_pod_that_is_not_where_its_record_says_is_alive() {
     let pod = corner.pod(&other, "web", &json!({}));
     let address = agent.address(&pod, "c1");
     sweeps(&agent, 5);
-    assert_eq!((agent.address(&pod, "c1"), corner.used()), (address, 1));
+    // First: who asks again may get the same one again.
+    assert_eq!(corner.used(), 1);
+    assert_eq!(agent.address(&pod, "c1"), address);
     corner.delete_pod(&pod);
     corner.until_used(0);
 }
