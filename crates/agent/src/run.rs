@@ -89,7 +89,8 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&options.connect)?;
     let _lock = lock(options)?;
     // Plugins that connect wait until the node's state is restored.
-    let listener = door::listen(&options.socket).with_context(|| format!("listen on {}", options.socket.display()))?;
+    let listener =
+        door::listen(&options.socket).with_context(|| format!("--socket: listen on {}", options.socket.display()))?;
     let spiderpool = options.spiderpool_socket.as_deref().map(spiderpool::listen).transpose()?;
     let Some(opened) = open(options, &cluster, stop)? else { return Ok(()) };
     let Opened { agent, booted, version, recovery } = opened;

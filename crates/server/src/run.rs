@@ -49,7 +49,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<()> {
 
     // Listen, then drain, then serve: a deletion that was queued comes before any request that could depend on it.
     let listen = door::listen(&options.socket);
-    let listener = listen.with_context(|| format!("listen on {}", options.socket.display()))?;
+    let listener = listen.with_context(|| format!("--socket: listen on {}", options.socket.display()))?;
     let queue = Arc::new(Queue::beside(&options.socket));
     queue.drain(&*node, node.booted);
 

@@ -55,7 +55,7 @@ impl Drop for File {
 
 /// Listens, without answering yet.
 pub(crate) fn listen(path: &Path) -> anyhow::Result<Socket> {
-    let listener = door::listen(path).with_context(|| format!("listen on {}", path.display()))?;
+    let listener = door::listen(path).with_context(|| format!("--spiderpool-socket: listen on {}", path.display()))?;
     listener.set_nonblocking(true)?;
     Ok(Socket { listener, file: File(path.to_owned()) })
 }
