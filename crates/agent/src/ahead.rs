@@ -74,10 +74,19 @@ struct Promised {
 }
 
 impl Promised {
-    /// The promise, if it has waited for too long.
-    fn expired(&mut self) -> Option<Self> {
-        let promise = self.promise.take_if(|(_, since)| since.elapsed() > KEEP)?;
-        Some(Self { uid: self.uid.clone(), promise: Some(promise) })
+    /// The pod and the network of the promise, if there is one.
+    fn what(&self) -> Option<(String, String)> {
+        self.promise.as_ref().map(|(network, _)| (self.uid.clone(), network.clone()))
+    }
+
+    /// Whether the promise has waited for too long.
+    fn is_late(&self) -> bool {
+        self.promise.as_ref().is_some_and(|(_, since)| since.elapsed() > KEEP)
+    }
+
+    /// A late promise was taken back, or could not be: then it is tried again after a while.
+    fn end(&mut self, ended: bool) {
+        self.promise = self.promise.take().filter(|_| !ended).map(|(network, _)| (network, Instant::now()));
     }
 }
 
@@ -95,14 +104,16 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
             std::thread::sleep(GATHER);
         }
         heard = rung;
-        let (mut wanted, mut broken) =
-            (Vec::new(), known.values_mut().filter_map(Promised::expired).collect::<Vec<_>>());
+        let late: Vec<Key> = known.iter().filter(|(_, it)| it.is_late()).map(|(key, _)| key.clone()).collect();
+        let mut broken: Vec<(String, String)> = late.iter().filter_map(|key| known.get(key)?.what()).collect();
+        let mut wanted = Vec::new();
         for key in changes.take() {
             let pod = pods.get(&key.namespace, &key.name);
             if pod.as_ref().map(|pod| &pod.uid) == known.get(&key).map(|promised| &promised.uid) {
                 continue;
             }
-            broken.extend(known.remove(&key));
+            // If this fails, the sweep finds that the pod is gone.
+            broken.extend(known.remove(&key).and_then(|promised| promised.what()));
             if let Some(pod) = pod {
                 let request = agent.expected_of(&pod);
                 let promise = request.as_ref().map(|request| (request.holder.network.clone(), Instant::now()));
@@ -110,7 +121,10 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
                 known.insert(key, Promised { uid: pod.uid.clone(), promise });
             }
         }
-        agent.promise(wanted, broken);
+        let done = agent.promise(wanted, broken);
+        for key in late {
+            known.entry(key).and_modify(|promised| promised.end(done));
+        }
     }
 }
 
@@ -143,12 +157,10 @@ impl Agent {
         (interface.claim.is_none() && !names_addresses).then_some(interface.request)
     }
 
-    /// Promises what pods will ask for, and takes back what pods that are gone were promised.
-    fn promise(&self, wanted: Vec<Request>, broken: Vec<Promised>) {
-        let broken: Vec<(String, String)> =
-            broken.into_iter().filter_map(|promised| Some((promised.uid, promised.promise?.0))).collect();
+    /// Promises what pods will ask for, and takes back what others were promised, by UID and network; whether it was done.
+    fn promise(&self, wanted: Vec<Request>, broken: Vec<(String, String)>) -> bool {
         if wanted.is_empty() && broken.is_empty() {
-            return;
+            return true;
         }
         let done = self.engine.transact(move |context| {
             for (uid, network) in &broken {
@@ -166,11 +178,12 @@ impl Agent {
             }
             Ok(made)
         });
-        match done {
+        match &done {
             Ok(0) => {}
             Ok(pods) => debug!(pods, "promised addresses to pods that will ask for them"),
             Err(error) => debug!(%error, "could not promise addresses to pods that will ask for them"),
         }
+        done.is_ok()
     }
 }
 
@@ -222,12 +235,15 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_waits_for_too_long_ends_once() {
+    fn a_promise_that_waits_for_too_long_ends_once_that_is_written() {
         let Some(before) = Instant::now().checked_sub(KEEP + Duration::from_secs(1)) else { return };
         let promised = |since| Promised { uid: "u".into(), promise: Some(("pods".into(), since)) };
-        assert!(promised(Instant::now()).expired().is_none());
+        assert!(!promised(Instant::now()).is_late());
         let mut late = promised(before);
-        assert!(late.expired().is_some_and(|ended| ended.promise.is_some()));
-        assert!(late.expired().is_none());
+        assert!(late.is_late());
+        late.end(false);
+        assert!(!late.is_late() && late.what().is_some(), "it is tried again after a while");
+        late.end(true);
+        assert!(late.what().is_none());
     }
 }

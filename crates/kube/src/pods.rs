@@ -118,7 +118,9 @@ impl Pods {
     pub fn new(cluster: &Cluster, node: &str) -> Self {
         let api: Api<PartialObjectMeta<ApiPod>> = Api::all(cluster.client().clone());
         let (all, own) = (format!("spec.nodeName={node}"), format!("spec.nodeName={node},spec.hostNetwork=false"));
-        let knows_networks = cluster.wait(api.list(&ListParams::default().fields(&own).limit(1))).is_ok();
+        // An older server refuses the field. One that does not answer at all may well know it.
+        let asked = cluster.wait(api.list(&ListParams::default().fields(&own).limit(1)));
+        let knows_networks = !asked.is_err_and(|error| error.status() == Some(400));
         let select = watcher::Config::default().fields(if knows_networks { &own } else { &all });
         let keep = |object: PartialObjectMeta<ApiPod>| Some(of_metadata(&object.metadata));
         let bell = Bell::default();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::io;
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Answer {
     objects: Vec<Value>,
     refused: Vec<Remark>,
@@ -24,7 +24,7 @@ struct Remark {
 pub(crate) fn print(answer: Value, args: &ExportArgs, ui: &mut Ui) -> Result<()> {
     let format = args.output.format;
     let whole = (format == Format::Json).then(|| answer.clone());
-    let Answer { objects, refused, remarks } = serde_json::from_value(answer).unwrap_or_default();
+    let Answer { objects, refused, remarks } = serde_json::from_value(answer).map_err(io::Error::other)?;
     match whole {
         Some(answer) => {
             ui.raw(format, &answer)?;
