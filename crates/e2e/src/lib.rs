@@ -32,8 +32,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Everything waited for takes milliseconds, on a loaded machine a second or two.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Everything waited for takes milliseconds, on a loaded machine a second or two; a few things wait on purpose, and say for
+/// how long. Only a test that fails waits to the end.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Asks until the answer is `Some`, and returns it.
 ///
