@@ -13,6 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How often a pod's ADD is tried again, and after how long; a kubelet has no end and begins with a second.
+const PATIENCE: usize = 20;
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// A container of a pod, with the address it has.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
@@ -24,9 +28,12 @@ pub(crate) struct Container {
 impl Container {
     /// A container that was never seen before.
     pub(crate) fn new(pod: &Pod) -> Self {
+        Self { pod: pod.clone(), id: Self::fresh_id(), address: None }
+    }
+
+    fn fresh_id() -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = format!("{:064x}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { pod: pod.clone(), id, address: None }
+        format!("{:064x}", NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     fn attachment(&self) -> Attachment {
@@ -85,6 +92,28 @@ impl Held {
         Ok(Ok(()))
     }
 
+    /// ADD as a kubelet does it: a container that got none is taken away, and after a while there is another. Why is
+    /// added to `again` each time.
+    fn add_patiently(
+        &self,
+        stream: &mut BufReader<UnixStream>,
+        pool: &str,
+        container: &mut Container,
+        again: &mut Vec<String>,
+    ) -> Result<Result<(), String>> {
+        for tried in 0.. {
+            let Err(error) = self.add(stream, pool, container)? else { break };
+            self.del(stream, container)?.map_err(|error| anyhow!("DEL after a refused ADD: {error}"))?;
+            if tried == PATIENCE {
+                return Ok(Err(error));
+            }
+            again.push(error);
+            thread::sleep(PAUSE);
+            container.id = Container::fresh_id();
+        }
+        Ok(Ok(()))
+    }
+
     /// DEL; `Ok(Err)` if the agent refused.
     pub(crate) fn del(
         &self,
@@ -114,6 +143,8 @@ pub(crate) struct Round {
     pub(crate) took: Duration,
     /// Nanoseconds of each, sorted.
     nanos: Vec<u64>,
+    /// What ADDs were told that were tried again.
+    pub(crate) again: Vec<String>,
     pub(crate) failed: Vec<String>,
 }
 
@@ -126,6 +157,7 @@ impl Round {
     pub(crate) fn absorb(&mut self, other: Self) {
         self.nanos.extend(other.nanos);
         self.nanos.sort_unstable();
+        self.again.extend(other.again);
         self.failed.extend(other.failed);
     }
 
@@ -165,7 +197,7 @@ pub(crate) fn round(
             let Some(container) = lock(queue).next() else { return Ok(seen) };
             let start = Instant::now();
             let answer = match verb {
-                Verb::Add(pool) => held.add(&mut stream, pool, container)?,
+                Verb::Add(pool) => held.add_patiently(&mut stream, pool, container, &mut seen.again)?,
                 Verb::Del => held.del(&mut stream, container)?,
             };
             match answer {

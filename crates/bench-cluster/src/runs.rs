@@ -49,9 +49,10 @@ impl fmt::Display for Summary {
     }
 }
 
-const COLUMNS: [(&str, usize); 13] = [
+const COLUMNS: [(&str, usize); 14] = [
     ("", 30),
     ("ok", 5),
+    ("again", 5),
     ("failed", 6),
     ("per s", 6),
     ("p50 ms", 7),
@@ -65,7 +66,7 @@ const COLUMNS: [(&str, usize); 13] = [
     ("etcd B", 7),
 ];
 
-/// One row: counts but for the first four are per pod.
+/// One row: counts but for the first five are per pod.
 fn row(name: &str, seen: &Round, spent: &Spent) -> Vec<String> {
     let pods = (seen.ok() + seen.failed.len()).max(1) as f64;
     let per = |value: f64| format!("{:.3}", value.max(0.0) / pods);
@@ -73,6 +74,7 @@ fn row(name: &str, seen: &Round, spent: &Spent) -> Vec<String> {
     vec![
         name.to_owned(),
         seen.ok().to_string(),
+        seen.again.len().to_string(),
         seen.failed.len().to_string(),
         format!("{:.0}", seen.per_second()),
         format!("{:.2}", seen.millis(0.5)),
@@ -94,6 +96,7 @@ struct Notes(Vec<String>);
 impl Notes {
     fn take(&mut self, name: &str, seen: &Round, spent: &Spent) {
         self.0.push(format!("  {name}: {}", spent.in_words()));
+        self.0.extend(seen.again.iter().take(1).map(|error| format!("  {name}: tried again after {error}")));
         self.0.extend(seen.failed.iter().take(3).map(|error| format!("  {name}: FAILED {error}")));
     }
 

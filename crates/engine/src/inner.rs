@@ -2,40 +2,41 @@
 //!
 //! In a store that others write too, an engine knows only part of it, and some of that is out of date. Two rules make
 //! up for it. It *looks before it writes* a block it has never seen, or of whose changes nobody tells it, or that others
-//! are writing right now, of which it would hear too late: one read instead of a conflict. And it never says that nothing is left without having *looked round*: a fresh list of
-//! everything, at most one in a while.
+//! are writing right now, of which it would hear too late: one read instead of a conflict. And it never says that nothing
+//! is left without having *looked round* (see [`crate::look`]).
 
 use crate::Context;
 use crate::batch::{Job, Unanswered};
+use crate::look::Looks;
 use berth_core::block::{Block, BlockKey, Slot, State};
 use berth_core::error::Error;
 use berth_core::holder::Kind;
-use berth_core::ipam::{Config, Entropy, Ipam, Stamp, Ticket, Tombstones, Wish};
+use berth_core::ipam::{Config, Doubt, Entropy, Ipam, Stamp, Ticket, Tombstones, Wish};
 use berth_core::time::Time;
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-/// How often a batch is decided anew before its requests are told to try again.
+/// How often in a row others may be quicker before the requests of a batch are told to try again.
 const ATTEMPTS: u32 = 64;
 /// How many blocks are met one by one that turn out to be full, before looking round.
 const BLIND_STEPS: u32 = 4;
+/// How often that is done before a block that another has begun will do.
+const ROUNDS: u32 = 2;
 /// How often tickets are given back before that is left to those who put them in order.
 const RETURNS: u32 = 4;
 /// For how long a block that another wrote counts as one that others are writing.
 const BUSY: Duration = Duration::from_secs(2);
-/// How long what was seen when looking round is good enough for a refusal.
-const FRESH: Duration = Duration::from_millis(500);
 
 pub(crate) struct Inner<S> {
     pub(crate) ipam: Ipam,
     pub(crate) store: S,
     /// The revision of every block that was seen; 0 for one that is not there.
-    revisions: HashMap<BlockKey, Revision>,
+    pub(crate) revisions: HashMap<BlockKey, Revision>,
     /// Those of them that the store tells of when others change them.
-    followed: HashSet<BlockKey>,
+    pub(crate) followed: HashSet<BlockKey>,
     /// Those that were read for the batch at hand.
-    looked_at: HashSet<BlockKey>,
+    pub(crate) looked_at: HashSet<BlockKey>,
     /// When others were last seen to have written a block.
     busy: HashMap<BlockKey, Time>,
     now: Time,
@@ -43,8 +44,8 @@ pub(crate) struct Inner<S> {
     additions: Tombstones,
     stamps: Vec<Stamp>,
     pub(crate) entropy: Entropy,
-    in_doubt: bool,
-    looked_round: Option<Time>,
+    in_doubt: Doubt,
+    pub(crate) looks: Looks,
     pub(crate) before_waiting: fn(),
 }
 
@@ -59,12 +60,14 @@ struct Bits {
 /// What became of the changes of a batch.
 enum Tried {
     Written,
-    /// Nothing was changed: a block was not what it was thought to be, and has been read.
-    Unexpected,
+    /// Nothing was changed: these blocks were not what they were thought to be, and have been read.
+    Unexpected(Vec<BlockKey>),
     /// Nothing was changed: another has written a block meanwhile, which has been read.
     Outdated,
-    /// Others were quicker; the blocks have been read again.
-    Forestalled,
+    /// Others were quicker with some of the blocks, or with all; they have been read again.
+    Forestalled {
+        all: bool,
+    },
 }
 
 impl<S: BlockStore> Inner<S> {
@@ -91,8 +94,8 @@ impl<S: BlockStore> Inner<S> {
             additions,
             stamps: Vec::new(),
             entropy: Entropy(seed),
-            in_doubt: false,
-            looked_round: None,
+            in_doubt: Doubt::default(),
+            looks: Looks::default(),
             before_waiting: || {},
         };
         own.into_iter().for_each(|stored| inner.see(stored));
@@ -133,9 +136,16 @@ impl<S: BlockStore> Inner<S> {
         for stored in self.store.changed()? {
             self.see_anothers(stored);
         }
-        let (mut forestalled, mut surprises) = (0, 0);
+        let mut surprising = Doubt::default();
+        let done = self.try_again_and_again(batch, now, &mut surprising);
+        self.ipam.settle(&surprising, false);
+        done
+    }
+
+    fn try_again_and_again(&mut self, batch: &[Job], now: Time, surprising: &mut Doubt) -> Result<bool, StoreError> {
+        let (mut forestalled, mut surprises, mut rounds) = (0, 0, 0);
         while forestalled < ATTEMPTS {
-            self.in_doubt = false;
+            self.in_doubt = Doubt::default();
             for job in batch {
                 let (savepoint, stamps) = (self.ipam.savepoint(), self.stamps.len());
                 if !job.run(&mut self.context(now, forestalled)) {
@@ -144,21 +154,28 @@ impl<S: BlockStore> Inner<S> {
                     self.ipam.rollback_to(savepoint);
                 }
             }
-            if self.in_doubt && self.look_round(now)? {
+            let in_doubt = std::mem::take(&mut self.in_doubt);
+            if !in_doubt.is_empty() && self.look_round(&in_doubt, now)? {
                 continue;
             }
             match self.write()? {
                 Tried::Written => return Ok(true),
-                Tried::Unexpected => surprises += 1,
+                Tried::Unexpected(keys) => {
+                    surprises += 1;
+                    keys.iter().for_each(|key| surprising.of_block(&self.ipam, key));
+                }
                 Tried::Outdated => {}
-                Tried::Forestalled => {
-                    forestalled += 1;
+                Tried::Forestalled { all } => {
+                    forestalled = if all { forestalled + 1 } else { 0 };
                     self.store.give_way(forestalled);
                 }
             }
             if surprises == BLIND_STEPS {
                 surprises = 0;
-                self.look_round(now)?;
+                self.look_round(surprising, now)?;
+                rounds += 1;
+                // So many blocks, and somebody is in each of them.
+                self.ipam.settle(surprising, rounds >= ROUNDS);
             }
         }
         self.roll_back();
@@ -175,7 +192,7 @@ impl<S: BlockStore> Inner<S> {
     }
 
     /// Takes in a block as the store has it, unless something newer is known.
-    fn see(&mut self, (key, block, revision): Stored) {
+    pub(crate) fn see(&mut self, (key, block, revision): Stored) {
         if self.revisions.get(&key).is_some_and(|&known| known >= revision && revision != 0) {
             return;
         }
@@ -183,7 +200,7 @@ impl<S: BlockStore> Inner<S> {
         self.take_in(&key, block, revision);
     }
 
-    fn take_in(&mut self, key: &BlockKey, block: Block, revision: Revision) {
+    pub(crate) fn take_in(&mut self, key: &BlockKey, block: Block, revision: Revision) {
         self.know(key, &block, revision);
         self.ipam.load(key, block);
     }
@@ -196,32 +213,6 @@ impl<S: BlockStore> Inner<S> {
             self.followed.remove(key);
         }
         self.revisions.insert(key.clone(), revision);
-    }
-
-    /// Reads everything there is, undoing what is not written; false if what is known is complete or fresh enough.
-    fn look_round(&mut self, now: Time) -> Result<bool, StoreError> {
-        let fresh = self.looked_round.is_some_and(|last| last <= now && now.since(last) < FRESH);
-        if !self.store.is_shared() || fresh {
-            return Ok(false);
-        }
-        (self.before_waiting)();
-        self.roll_back();
-        let all = self.store.list()?;
-        let there: HashSet<BlockKey> = all.iter().map(|(key, ..)| key.clone()).collect();
-        all.into_iter().for_each(|stored| self.see(stored));
-        let gone: Vec<BlockKey> = self
-            .revisions
-            .iter()
-            .filter(|(key, rev)| **rev != 0 && !there.contains(*key))
-            .map(|(k, _)| k.clone())
-            .collect();
-        for key in gone {
-            self.take_in(&key, Block::default(), 0);
-        }
-        // That is as good as having read each of them.
-        self.looked_at.extend(self.revisions.keys().cloned());
-        self.looked_round = Some(now);
-        Ok(true)
     }
 
     /// Writes the changes, if the store is as it was thought to be.
@@ -287,7 +278,8 @@ impl<S: BlockStore> Inner<S> {
             self.busy.insert(write.key.clone(), self.now);
             self.ipam.keep_away_from(&write.key);
         }
-        Ok(Tried::Forestalled)
+        let all = !outcomes.iter().any(|(_, outcome)| matches!(outcome, Written::As(_)));
+        Ok(Tried::Forestalled { all })
     }
 
     fn know_written(&mut self, outcomes: &[(BlockWrite, Written)]) {
@@ -303,8 +295,8 @@ impl<S: BlockStore> Inner<S> {
         for attempt in 0..if spent.is_empty() { 0 } else { RETURNS } {
             self.ipam.return_tickets(spent);
             match self.write() {
-                Ok(Tried::Forestalled) => self.store.give_way(attempt),
-                Ok(Tried::Unexpected | Tried::Outdated) => {}
+                Ok(Tried::Forestalled { .. }) => self.store.give_way(attempt),
+                Ok(Tried::Unexpected(_) | Tried::Outdated) => {}
                 Ok(Tried::Written) => return,
                 Err(_) => return self.roll_back(),
             }
@@ -339,23 +331,22 @@ impl<S: BlockStore> Inner<S> {
             self.roll_back();
         }
         self.looked_at.extend(doubted.iter().cloned());
-        for (key, (block, revision)) in doubted.into_iter().zip(found) {
+        for (key, (block, revision)) in doubted.iter().zip(found) {
             if as_expected {
                 // The changes that are about to be written are on top of it already.
-                self.revisions.insert(key, revision);
+                self.revisions.insert(key.clone(), revision);
                 continue;
             }
-            let anothers = revision != 0 && assumed_absent.contains(&key);
-            self.take_in(&key, block, revision);
-            if anothers {
+            self.take_in(key, block, revision);
+            if revision != 0 && assumed_absent.contains(key) {
                 // As long as there are blocks that nobody has begun, there is no need to share one.
-                self.ipam.keep_away_from(&key);
+                self.ipam.keep_away_from(key);
             }
         }
         Ok(match (as_expected, outdated) {
             (true, _) => None,
             (false, true) => Some(Tried::Outdated),
-            (false, false) => Some(Tried::Unexpected),
+            (false, false) => Some(Tried::Unexpected(doubted)),
         })
     }
 

@@ -10,6 +10,7 @@
 mod batch;
 mod call;
 mod inner;
+mod look;
 
 pub use call::{Call, Done};
 
@@ -17,7 +18,7 @@ use batch::Waiting;
 use berth_core::block::BlockKey;
 use berth_core::error::Error;
 use berth_core::holder::Attachment;
-use berth_core::ipam::{Config, Entropy, Ipam, Mark, Outcome, Replaced, Request, Stamp, Tombstones, Wish};
+use berth_core::ipam::{Config, Doubt, Entropy, Ipam, Mark, Outcome, Replaced, Request, Stamp, Tombstones, Wish};
 use berth_core::time::Time;
 use berth_store::{BlockStore, StoreError};
 use inner::Inner;
@@ -40,8 +41,8 @@ pub struct Context<'a> {
     pub now: Time,
     /// 0 at first; more if other writers were quicker.
     pub attempt: u32,
-    /// Set by a refusal that rests on what others have, which may be out of date.
-    in_doubt: &'a mut bool,
+    /// What refusals rest on that others may have changed meanwhile.
+    in_doubt: &'a mut Doubt,
     /// Whether somebody may hold what is not known here, after a write that may or may not have reached the store.
     unsure: bool,
 }
@@ -263,7 +264,7 @@ impl Context<'_> {
             self.stamps.push(Stamp { wish: Wish::Add, mark, at });
         }
         let outcome = self.ipam.allocate(request, self.now, self.entropy);
-        *self.in_doubt |= outcome.as_ref().is_err_and(is_maybe_stale);
+        self.doubt(request, outcome.as_ref().err());
         outcome
     }
 
@@ -283,8 +284,14 @@ impl Context<'_> {
             return Err(Error::Superseded(request.holder.id.clone()));
         }
         let replaced = self.ipam.replace(request, strangers, until, self.now, self.entropy);
-        *self.in_doubt |= replaced.outcome.as_ref().is_err_and(is_maybe_stale);
+        self.doubt(request, replaced.outcome.as_ref().err());
         Ok(replaced)
+    }
+
+    fn doubt(&mut self, request: &Request, refusal: Option<&Error>) {
+        if let Some(error) = refusal {
+            self.in_doubt.of_refusal(self.ipam, request, error);
+        }
     }
 
     /// Takes back everything an attachment has, and what was given along to its container and never asked for; both are
@@ -313,9 +320,4 @@ impl Context<'_> {
         self.stamps.push(Stamp { wish: Wish::Del, mark, at });
         true
     }
-}
-
-/// Whether a refusal rests on what others have, which may be out of date.
-fn is_maybe_stale(error: &Error) -> bool {
-    matches!(error, Error::PoolExhausted { .. } | Error::AddressTaken { .. } | Error::QuotaReached { .. })
 }

@@ -11,7 +11,11 @@ use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How quick a write is thought to be at least, and how long one that lost waits at most.
+const QUICK: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Blocks in the API server, as one node sees them, or as somebody does who watches all.
 #[derive(Clone)]
@@ -21,6 +25,8 @@ pub struct KubeStore {
     /// Whose blocks are watched; all if it is nobody's.
     node: Option<String>,
     news: Arc<Mutex<News>>,
+    /// How long the last write took.
+    pace: Duration,
 }
 
 /// What the watch has said since it was last asked.
@@ -95,7 +101,7 @@ impl KubeStore {
                 news.lost_sight.insert((*key).clone());
             }
         }));
-        Self { cluster, blocks, node, news }
+        Self { cluster, blocks, node, news, pace: QUICK }
     }
 }
 
@@ -185,8 +191,10 @@ impl BlockStore for KubeStore {
                 return Ok(vec![Written::Conflict; batch.blocks.len()]);
             }
         }
+        let began = Instant::now();
         let writes = batch.blocks.iter().map(|write| self.blocks.write(write));
         let written = self.cluster.wait(async { Ok(join_all(writes).await) });
+        self.pace = began.elapsed();
         let written = written.and_then(|written| {
             let failed = |error| CallError::Failed(Box::new(error));
             written.into_iter().map(|result| result.map_err(failed)).collect::<Result<Vec<_>, _>>()
@@ -238,8 +246,9 @@ impl BlockStore for KubeStore {
     }
 
     fn give_way(&mut self, attempt: u32) {
-        // The longer others were quicker, the more of them there are.
-        let most = Duration::from_millis(5) * (1 << attempt.min(5));
+        // The longer others were quicker, the more of them there are; and who waits less than a write takes meets the same
+        // ones again.
+        let most = (self.pace.max(QUICK) * (1 << attempt.min(5))).min(LONGEST);
         let random = RandomState::new().build_hasher().finish();
         std::thread::sleep(most.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64));
     }

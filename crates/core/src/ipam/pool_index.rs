@@ -51,6 +51,8 @@ struct Apart {
     touched: Runs,
     /// What was given back, by place.
     resting: BTreeMap<u128, Time>,
+    /// Whether what is known to be free will do, although there may be blocks that nobody has begun.
+    settles: bool,
 }
 
 impl PoolIndex {
@@ -81,7 +83,7 @@ impl PoolIndex {
             let mut touched = self.spent.clone();
             self.ready.keys().for_each(|&index| touched.insert(index));
             let resting = self.waiting.iter().map(|&(since, unit)| (unit, since)).collect();
-            self.apart = Some(Apart { touched, resting });
+            self.apart = Some(Apart { touched, resting, settles: false });
         }
         if let Some(unit) = self.draw(entropy, EVERYWHERE) {
             let block = split(unit).0;
@@ -89,6 +91,14 @@ impl PoolIndex {
             let untouched = touched.and_then(|touched| touched.next_outside(block).or_else(|| touched.next_outside(0)));
             let elsewhere = untouched.or_else(|| self.with_room(entropy)).unwrap_or(block);
             self.cursor.1 = elsewhere * u128::from(BLOCK_UNITS);
+        }
+    }
+
+    /// Whether to take what is known to be free rather than go on looking for a block that nobody has begun: each that is
+    /// not known has to be read first, and in a pool that is well used none is left.
+    pub(crate) fn settle(&mut self, yes: bool) {
+        if let Some(apart) = &mut self.apart {
+            apart.settles = yes;
         }
     }
 
@@ -190,6 +200,9 @@ impl PoolIndex {
     /// The unit to give out next, inside the windows. It stays where it is until [`Self::update`].
     pub(crate) fn next(&mut self, now: Time, entropy: &mut Entropy, windows: &[Window]) -> Option<(u128, Reason)> {
         self.promote(now);
+        if let Some(known) = self.known(now, entropy, windows) {
+            return Some(known);
+        }
         let first_ready = || windows.iter().find_map(|&window| self.first_ready(window));
         let ready = match self.pick {
             Pick::LeastRecentlyReleased => {
@@ -211,6 +224,23 @@ impl PoolIndex {
             }
             self.reuse_cooling.then_some((unit, Reason::StillCooling))
         })
+    }
+
+    /// Among others, if that will do: a ready unit of a block that somebody has begun, or one that was given back.
+    fn known(&self, now: Time, entropy: &mut Entropy, windows: &[Window]) -> Option<(u128, Reason)> {
+        let settles = self.apart.as_ref().is_some_and(|apart| apart.settles);
+        if !settles || self.pick != Pick::LeastRecentlyReleased || windows != EVERYWHERE {
+            return None;
+        }
+        let begun = || self.ready.iter().filter(|(_, ready)| **ready != 0).map(|(&block, &ready)| (block, ready));
+        let at_hand = split(self.cursor.1).0;
+        let mut any = || {
+            let last = begun().count().checked_sub(1)?;
+            begun().nth(usize::try_from(entropy.up_to(last as u128)).ok()?)
+        };
+        let here = self.ready.get(&at_hand).filter(|ready| **ready != 0).map(|&ready| (at_hand, ready));
+        let Some((block, ready)) = here.or_else(&mut any) else { return self.sweep(now, windows) };
+        Some((block * u128::from(BLOCK_UNITS) + u128::from(ready.trailing_zeros()), Reason::NeverUsed))
     }
 
     /// Among others: a unit of the block at hand, or the first of a block that nobody has touched.
