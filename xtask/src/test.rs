@@ -189,6 +189,7 @@ fn nodes() -> Result<Outcome> {
 fn berth_on_nodes() -> Result<Outcome> {
     let image = image::build()?;
     let mut cargo = sh::cargo(&["test", "--package", "berth-e2e-nodes", "--no-fail-fast"]);
-    sh::run(cargo.args(["--", "--nocapture", "--test-threads", "1"]).env("BERTH_IMAGE", image))?;
+    cargo.env("BERTH_IMAGE", image).env("BERTH_BIN", dist::static_daemon()?).env("BERTH_CNI_BIN", dist::plugin()?);
+    sh::run(cargo.args(["--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }

@@ -93,7 +93,7 @@ pub fn configure_nodes(cluster: &mut Cluster) -> Result<()> {
 /// If one does not become so, with what the agents say.
 pub fn wait_for_agents(cluster: &Cluster) -> Result<()> {
     let plane = cluster.control_plane();
-    let rollout = ["rollout", "status", "daemonset/berth-agent", "--namespace", NAMESPACE, "--timeout", "90s"];
+    let rollout = ["rollout", "status", "daemonset/berth-agent", "--namespace", NAMESPACE, "--timeout", "180s"];
     plane.kubectl_ok(&rollout).map(drop).map_err(|error| {
         let said = |args: &[&str]| plane.kubectl(args).map(|output| output.stdout).unwrap_or_default();
         let pods = said(&["get", "pods", "--namespace", NAMESPACE, "-o", "wide"]);

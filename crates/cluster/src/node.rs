@@ -212,6 +212,14 @@ impl Node {
         std::fs::remove_file(&copy).context(|| format!("cannot remove {}", copy.display()))
     }
 
+    /// Gives an image that was imported another name too.
+    ///
+    /// # Errors
+    /// If there is no such image.
+    pub fn tag_image(&self, name: &str, other: &str) -> Result<()> {
+        run(&mut self.ctr(&["images", "tag", "--force", name, other])).map(drop)
+    }
+
     /// The addresses in a pod's own network namespace, loopback and link-local ones left out; whatever the API server
     /// says about them.
     ///

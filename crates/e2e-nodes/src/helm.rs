@@ -45,6 +45,6 @@ pub fn values(lab: &Lab) -> [String; 4] {
 #[track_caller]
 pub fn rolled_out(lab: &Lab) {
     for workload in ["daemonset/berth-agent", "deployment/berth-controller"] {
-        lab.kubectl(&format!("rollout status {workload} -n {} --timeout 90s", berth::NAMESPACE));
+        lab.kubectl(&format!("rollout status {workload} -n {} --timeout 180s", berth::NAMESPACE));
     }
 }

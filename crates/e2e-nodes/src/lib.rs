@@ -14,14 +14,16 @@ pub mod workload;
 pub use workload::Workload;
 
 use berth_cluster::{Cluster, ClusterOptions, PodNetwork, berth, or_skip};
+use berth_e2e::binaries;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take. A pod whose deletion nobody told is missed for 30 s before its address is freed.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long anything may take. A pod whose deletion nobody told is missed for a minute before its address is freed.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A cluster with Berth.
 pub struct Lab {
@@ -208,13 +210,9 @@ impl Lab {
     /// If it is not.
     #[track_caller]
     pub fn is_sound(&self) {
-        // What has just gone is looked at twice before it is free.
-        self.until("berth check to find nothing", || {
-            let exec = ["exec", "--namespace", berth::NAMESPACE, "deployment/berth-controller", "--"];
-            let check = ["/berth", "check", "--cluster"];
-            let output = self.cluster.control_plane().kubectl(&[&exec[..], &check].concat()).unwrap();
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
+        self.checks_out(|| {
+            let mut check = Command::new(binaries::berth());
+            check.args(["check", "--kubeconfig"]).arg(self.cluster.control_plane().kubeconfig()).output().unwrap()
         });
         let mut holders: BTreeMap<IpAddr, String> = BTreeMap::new();
         let running = self.cluster.nodes().iter().filter(|node| node.is_up());
@@ -226,6 +224,27 @@ impl Lab {
                 }
             }
         }
+    }
+
+    /// That `berth check` finds nothing when it is run in a pod of the controller, with its account.
+    ///
+    /// # Panics
+    /// If it does.
+    #[track_caller]
+    pub fn is_sound_from_within(&self) {
+        let exec = ["exec", "--namespace", berth::NAMESPACE, "deployment/berth-controller", "--"];
+        let words = [&exec[..], &["/berth", "check", "--cluster"]].concat();
+        self.checks_out(|| self.cluster.control_plane().kubectl(&words).unwrap());
+    }
+
+    /// What has just gone is looked at twice before it is free, so `berth check` is run until it finds nothing.
+    #[track_caller]
+    fn checks_out(&self, check: impl Fn() -> Output) {
+        self.until("berth check to find nothing", || {
+            let output = check();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
+        });
     }
 
     /// Asks until the answer is `Ok`.

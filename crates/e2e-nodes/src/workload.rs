@@ -109,7 +109,7 @@ impl Workload {
     /// If they do not become so.
     #[track_caller]
     pub fn wait(&self, lab: &Lab) {
-        lab.kubectl(&format!("rollout status {}/{} --timeout 90s", self.kind, self.name));
+        lab.kubectl(&format!("rollout status {}/{} --timeout 180s", self.kind, self.name));
     }
 
     /// Its pods.
@@ -134,8 +134,8 @@ impl Workload {
     #[track_caller]
     pub fn delete(self, lab: &Lab) {
         let began = Instant::now();
-        lab.kubectl(&format!("delete {}/{} --wait --timeout 90s", self.kind, self.name));
-        lab.kubectl(&format!("wait --for=delete pod --selector app={} --timeout 90s", self.name));
+        lab.kubectl(&format!("delete {}/{} --wait --timeout 180s", self.kind, self.name));
+        lab.kubectl(&format!("wait --for=delete pod --selector app={} --timeout 180s", self.name));
         eprintln!("    {} gone after {:.1} s", self.name, began.elapsed().as_secs_f64());
     }
 }

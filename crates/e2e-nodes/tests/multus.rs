@@ -75,7 +75,7 @@ fn pods_with_two_interfaces_through_multus() {
                         "plugins": [{"type": "bridge", "bridge": "cni1", "ipam": {"type": "berth-cni"}}]});
     multus::define(&lab, "storage", &config);
     lab.apply(&deployment());
-    lab.kubectl("rollout status deployment/two --timeout 90s");
+    lab.kubectl("rollout status deployment/two --timeout 180s");
     inspect(&lab, &lab.pods(Some("two")));
     assert_eq!(lab.used(), 2 * u64::from(REPLICAS));
 
@@ -91,13 +91,13 @@ fn pods_with_two_interfaces_through_multus() {
     });
     assert_eq!(lab.used(), 2 * u64::from(REPLICAS), "after {failures} failures");
     second(&lab, REPLICAS + 1);
-    lab.kubectl("rollout status deployment/two --timeout 120s");
+    lab.kubectl("rollout status deployment/two --timeout 180s");
     let pods = lab.pods(Some("two"));
     assert_eq!(pods.len(), usize::from(REPLICAS) + 1);
     inspect(&lab, &pods);
     assert_eq!(lab.used(), 2 * (u64::from(REPLICAS) + 1));
 
-    lab.kubectl("delete deployment/two --wait --timeout 90s");
+    lab.kubectl("delete deployment/two --wait --timeout 180s");
     lab.until("every address to be free", || match lab.used() {
         0 => Ok(()),
         used => Err(format!("{used} are in use")),

@@ -1,11 +1,11 @@
 //! Berth on three real nodes, as it is installed: one cluster, and one scenario after another in it.
 //!
-//! After each, what the API server says is in use must be what pods have in their own namespaces, and no address may be
-//! in two.
+//! After each, what the API server says is in use must be what pods have in their own namespaces, no address may be in
+//! two, and `berth check` finds nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use berth_cluster::berth;
+use berth_cluster::{BUSYBOX, berth};
 use berth_e2e_nodes::{Lab, Pod, Workload};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +20,15 @@ fn berth_on_three_nodes() {
     let Some(mut lab) = Lab::start(3) else { return };
     lab.pool("shared", 1, 1, 250, &json!({}));
     lab.pool6("shared6", 1, &json!({}));
-    let scenarios: [(&str, Scenario); 8] = [
+    let scenarios: [(&str, Scenario); 10] = [
         ("pods of a dual-stack pair of pools reach each other across nodes", reach_each_other),
         ("a pool with as many addresses as pods is used to the last", exactly_as_many),
         ("an affine pool leases blocks to nodes", affine),
         ("a sandbox that is made again and again uses one address", sandboxes_come_and_go),
         ("agents that are killed under load hold nothing up for good", agents_are_killed),
+        ("agents that are upgraded under load hold nothing up for good", agents_are_upgraded),
         ("pods that are deleted by force leave nothing behind", deleted_by_force),
+        ("pods that are evicted give back what they had", evicted),
         ("a kubelet and a containerd that were away catch up", daemons_are_away),
         ("a StatefulSet of a sticky pool keeps its addresses", sticky),
     ];
@@ -34,6 +36,7 @@ fn berth_on_three_nodes() {
         eprintln!("  {what}");
         let began = Instant::now();
         scenario(&mut lab);
+        lab.is_sound();
         eprintln!("    took {:.1} s", began.elapsed().as_secs_f64());
     }
     let began = Instant::now();
@@ -139,6 +142,32 @@ fn agents_are_killed(lab: &mut Lab) {
     lab.settle(0);
 }
 
+fn agents_are_upgraded(lab: &mut Lab) {
+    let load = Workload::deployment(lab, "upgrade", 6, "shared,shared6");
+    let kept = lab.holders(&load.pods(lab));
+    // Another release as far as Kubernetes can tell: agents are replaced one node after the other, and plugins too.
+    let (next, namespace) = ("berth.test/berth:next", berth::NAMESPACE);
+    lab.cluster.nodes().iter().try_for_each(|node| node.tag_image(berth::IMAGE, next)).unwrap();
+    lab.kubectl(&format!("set image daemonset/berth-agent *={next} --namespace {namespace}"));
+    load.scale(lab, 24);
+    load.wait(lab);
+    load.scale(lab, 9);
+    load.scale(lab, 24);
+    berth::wait_for_agents(&lab.cluster).unwrap();
+    load.wait(lab);
+    lab.settle(0);
+    let now = lab.holders(&load.pods(lab));
+    for (address, pod) in now.iter().filter(|(_, pod)| kept.values().any(|old| old == *pod)) {
+        assert_eq!(kept.get(address), Some(pod), "who stayed has what it had");
+    }
+    let images = lab.kubectl(&format!(
+        "get pods --namespace {namespace} --selector app.kubernetes.io/name=berth-agent -o jsonpath={{.items[*].spec.containers[*].image}}"
+    ));
+    assert!(images.split(' ').count() == 3 && images.split(' ').all(|image| image == next), "{images}");
+    load.delete(lab);
+    lab.settle(0);
+}
+
 fn deleted_by_force(lab: &mut Lab) {
     let gone = Workload::deployment(lab, "gone", 9, "shared,shared6");
     let before = lab.holders(&gone.pods(lab));
@@ -147,6 +176,49 @@ fn deleted_by_force(lab: &mut Lab) {
     lab.settle(0);
     assert_eq!(lab.holders(&gone.pods(lab)).len(), before.len());
     gone.delete(lab);
+    lab.settle(0);
+}
+
+/// By whoever drains a node, by a taint, and by the kubelet itself: a pod whose time is over ends as one that is evicted
+/// for want of memory does, with its object left behind.
+fn evicted(lab: &mut Lab) {
+    let away = Workload::deployment(lab, "evicted", 9, "shared,shared6");
+    let node = lab.cluster.nodes()[2].name().to_owned();
+    let elsewhere = |lab: &Lab, pods: Vec<Pod>| {
+        assert!(!nodes(&pods).contains(&*node), "{pods:?}");
+        assert_eq!(lab.holders(&pods).len(), 18);
+    };
+    lab.kubectl(&format!("drain {node} --ignore-daemonsets --timeout 180s"));
+    away.wait(lab);
+    elsewhere(lab, away.pods(lab));
+    lab.settle(0);
+    lab.kubectl(&format!("uncordon {node}"));
+    away.scale(lab, 3);
+    away.wait(lab);
+    away.scale(lab, 9);
+    away.wait(lab);
+    lab.kubectl(&format!("taint node {node} berth.test/away=now:NoExecute"));
+    lab.until("the pods to be elsewhere", || {
+        let pods = away.pods(lab);
+        let left = pods.iter().filter(|pod| pod.node == node || !pod.ready).count();
+        if left == 0 && pods.len() == 9 { Ok(()) } else { Err(format!("{left} of {} are not", pods.len())) }
+    });
+    elsewhere(lab, away.pods(lab));
+    lab.settle(0);
+    lab.kubectl(&format!("taint node {node} berth.test/away-"));
+    let used = lab.used();
+    let mut short = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "short", "namespace": "default", "annotations": {"berth.io/pools": "shared,shared6"}},
+        "spec": {"activeDeadlineSeconds": 3, "terminationGracePeriodSeconds": 1, "dnsPolicy": "Default"}});
+    short["spec"]["containers"] = json!([{"name": "main", "image": BUSYBOX}]);
+    lab.apply(&short);
+    lab.kubectl("wait --for=jsonpath={.status.phase}=Failed pod/short --timeout 180s");
+    lab.until("the address of a pod that failed to be free", || {
+        let now = lab.used();
+        if now == used { Ok(()) } else { Err(format!("{now} in use, {used} before")) }
+    });
+    lab.kubectl("delete pod short");
+    away.delete(lab);
     lab.settle(0);
 }
 

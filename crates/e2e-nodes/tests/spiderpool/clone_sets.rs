@@ -77,7 +77,7 @@ spec:
 #[track_caller]
 fn running(lab: &Lab, count: usize) -> Vec<(Pod, Vec<IpAddr>)> {
     clone_set::reconcile(lab, NAME);
-    lab.kubectl(&format!("wait --for=condition=Ready pod --selector app={NAME} --timeout 90s"));
+    lab.kubectl(&format!("wait --for=condition=Ready pod --selector app={NAME} --timeout 180s"));
     let pods = lab.pods(Some(NAME));
     assert_eq!((pods.len(), lab.holders(&pods).is_empty()), (count, false), "{pods:?}");
     let (header, rows) = table(lab, &format!("get po -l app={NAME} -o wide"));

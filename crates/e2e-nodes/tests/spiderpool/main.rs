@@ -43,6 +43,7 @@ fn stories_of_spiderpools_users() {
         lab.is_sound();
         eprintln!("    took {:.1} s", began.elapsed().as_secs_f64());
     }
+    lab.is_sound_from_within();
     drop(lab);
     eprintln!("all of it took {:.1} s", began.elapsed().as_secs_f64());
 }
