@@ -108,11 +108,7 @@ impl Host for Agent {
         let unavailable =
             |error: Error| cni::Error::new(cni::code::UNAVAILABLE, error.to_string()).hint(error.names().hint);
         let request = self.any_request(wanted).map_err(unavailable)?;
-        let served = self.engine.transact(move |context| {
-            // What is tried here must not change what the next ADD draws.
-            let mut entropy = context.entropy.clone();
-            context.ipam.could_serve(&request, context.now, &mut entropy)
-        });
+        let served = self.engine.transact(move |context| context.could_serve(&request));
         served.map(|()| Response::Done).map_err(unavailable)
     }
 

@@ -96,7 +96,7 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
     let Some((pods, bell)) = agent.pods.followed() else {
         return debug!("the API server does not tell which pods are on the host's network: nothing is promised to any");
     };
-    let Some((changes, mut known)) = begin(pods, bell, stop) else { return };
+    let Some((changes, mut known)) = begin(agent, pods, bell, stop) else { return };
     let mut heard = bell.rung();
     while !stop.load(Ordering::SeqCst) {
         let rung = bell.wait(heard, LOOK);
@@ -128,8 +128,14 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
     }
 }
 
-/// Waits until it is known which pods are there already: their containers may have asked long ago.
-fn begin(pods: &Mirror<Pod>, bell: &Bell, stop: &AtomicBool) -> Option<(Changes, HashMap<Key, Promised>)> {
+/// Waits until it is known which pods are there already. Their containers may have asked long ago; or something was
+/// promised to them by this agent before it was started anew, and is still.
+fn begin(
+    agent: &Agent,
+    pods: &Mirror<Pod>,
+    bell: &Bell,
+    stop: &AtomicBool,
+) -> Option<(Changes, HashMap<Key, Promised>)> {
     while !pods.is_synced() {
         if stop.load(Ordering::SeqCst) {
             return None;
@@ -137,11 +143,21 @@ fn begin(pods: &Mirror<Pod>, bell: &Bell, stop: &AtomicBool) -> Option<(Changes,
         let _ = bell.wait(bell.rung(), LOOK);
     }
     let changes = pods.changes();
+    let promises = agent.engine.read(promises);
     let there = |key: Key| {
-        Some((key.clone(), Promised { uid: pods.get(&key.namespace, &key.name)?.uid.clone(), promise: None }))
+        let uid = pods.get(&key.namespace, &key.name)?.uid.clone();
+        let promise = promises.get(&uid).map(|network| (network.clone(), Instant::now()));
+        Some((key, Promised { uid, promise }))
     };
     let known = changes.take().into_iter().filter_map(there).collect();
     Some((changes, known))
+}
+
+/// The pods to which something is promised, by UID, with the CNI network of the promise.
+fn promises(ipam: &Ipam) -> HashMap<String, String> {
+    let awaited = ipam.slots().filter(|(_, _, view)| view.is_awaited()).filter_map(|(_, _, view)| view.holder());
+    let promised = awaited.filter(|holder| holder.ifname == FIRST && holder.id == Holder::id_of_pod(&holder.uid));
+    promised.map(|holder| (holder.uid, holder.network)).collect()
 }
 
 impl Agent {

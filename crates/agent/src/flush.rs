@@ -52,12 +52,12 @@ pub(crate) fn tell_arrivals(agent: &Agent, at_most_every: Duration) {
     }
     let slots = untold.clone();
     let told = agent.engine.transact(move |context| {
-        slots.iter().for_each(|(key, slots)| context.ipam.record_anew(key, *slots));
+        slots.iter().for_each(|(key, arrivals)| context.ipam.record_anew(key, arrivals.taken()));
         Ok(())
     });
     // What was not there to be written any more does not matter any more.
     let told = told.and_then(|()| {
-        let tell = |store: &mut ClusterStore| untold.iter().try_for_each(|(key, slots)| store.told(key, *slots));
+        let tell = |store: &mut ClusterStore| untold.iter().try_for_each(|(key, slots)| store.told_of(key, slots));
         agent.engine.with_store(tell).map_err(Error::from)
     });
     if let Err(error) = told {

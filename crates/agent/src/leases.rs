@@ -25,10 +25,12 @@ impl Leases {
         key.plane.leases_of().is_some()
     }
 
-    /// Takes in a block of leases, unless something newer is known: what a watch tells may be late.
+    /// Takes in a block of leases, unless something newer is known: what a watch tells may be late. A block without a
+    /// revision was asked for and is not there.
     pub(crate) fn see(&mut self, key: &BlockKey, block: &Block, revision: Revision, node: &str) {
         let seen = self.blocks.entry(key.clone()).or_default();
-        if revision >= seen.revision {
+        if revision >= seen.revision || revision == 0 {
+            let revision = revision.max(seen.revision);
             *seen = Seen { revision, block: block.clone(), own: own_in(key, block, node) };
         }
     }
@@ -132,6 +134,10 @@ mod tests {
             assert_eq!((leases.mask(&block("10.0.0.5")), leases.count()), (0, 0));
             leases.see(&key, &content, 1, "n1");
             assert_eq!(leases.count(), 0, "what is told late changes nothing");
+            leases.see(&key, &content, 3, "n1");
+            assert_eq!(leases.count(), 1);
+            leases.see(&key, &Block::default(), 0, "n1");
+            assert_eq!(leases.count(), 0, "somebody has deleted it");
         }
     }
 

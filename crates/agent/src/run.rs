@@ -239,8 +239,14 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         short_of: Mutex::default(),
         ahead: Ahead::default(),
     };
-    let what = "read which addresses the pods of this node have";
-    let Some(recovery) = patiently(what, stop, || recover::begin(&agent, lost_journal)) else { return Ok(None) };
+    // After a boot no container has what the status of its pod still says.
+    let recovery = if booted {
+        None
+    } else {
+        let what = "read which addresses the pods of this node have";
+        let Some(recovery) = patiently(what, stop, || recover::begin(&agent, lost_journal)) else { return Ok(None) };
+        recovery
+    };
     if recovery.is_none() {
         agent.engine.with_store(|store| own_journal(store, node))?;
     }

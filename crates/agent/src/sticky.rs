@@ -10,7 +10,7 @@
 use crate::agent::{Agent, unreachable};
 use berth_core::block::BlockKey;
 use berth_core::error::Error;
-use berth_core::holder::Holder;
+use berth_core::holder::{Attachment, Holder};
 use berth_core::ipam::{Given, Outcome};
 use berth_core::model::StickyPolicy;
 use berth_dialects::native::claim_status;
@@ -32,6 +32,8 @@ pub struct Note {
 
 /// What is remembered of one interface.
 pub(crate) struct Noted {
+    /// The container, with the interface and the network: the attachment.
+    container: String,
     ifname: String,
     network: String,
     routes: Routes,
@@ -42,7 +44,8 @@ pub(crate) struct Noted {
 impl Noted {
     pub(crate) fn new(interface: &Interface, claim: Option<BoundClaim>) -> Self {
         let (holder, routes) = (&interface.request.holder, interface.routes.clone());
-        Self { ifname: holder.ifname.clone(), network: holder.network.clone(), routes, claim }
+        let Holder { id, ifname, network, .. } = holder.clone();
+        Self { container: id, ifname, network, routes, claim }
     }
 }
 
@@ -132,9 +135,10 @@ impl Agent {
     pub(crate) fn settle(&self, note: Note, outcomes: &mut [Outcome]) -> Result<(), Error> {
         let Note { pod, interfaces } = note;
         let mut served = Vec::with_capacity(outcomes.len());
-        for (Noted { ifname, network, routes, claim }, outcome) in interfaces.into_iter().zip(&mut *outcomes) {
+        for (Noted { container, ifname, network, routes, claim }, outcome) in interfaces.into_iter().zip(&mut *outcomes)
+        {
             if let Some(claim) = claim {
-                self.bind(claim, outcome)?;
+                self.bind(claim, outcome, (&network, &container, &ifname))?;
             }
             routes.apply(outcome);
             served.push(EndpointInterface::of(ifname, network, outcome));
@@ -159,7 +163,7 @@ impl Agent {
     }
 
     /// Binds a claim at its first use. If another pod was quicker, this one gives back what it got and asks again.
-    fn bind(&self, claim: BoundClaim, outcome: &Outcome) -> Result<(), Error> {
+    fn bind(&self, claim: BoundClaim, outcome: &Outcome, user: (&str, &str, &str)) -> Result<(), Error> {
         let given: Vec<IpAddr> = outcome.given.iter().map(Given::address).collect();
         if given.iter().all(|address| claim.addresses.contains(address)) {
             return Ok(());
@@ -168,9 +172,12 @@ impl Agent {
         if self.endpoints.bind(claim, claim_status(&given)).map_err(|error| unreachable(&error))? {
             return Ok(());
         }
-        let given = outcome.given.clone();
+        let (given, user) = (outcome.given.clone(), [user.0, user.1, user.2].map(str::to_owned));
         self.engine.transact(move |context| {
-            for given in &given {
+            let [network, id, ifname] = &user;
+            // What this very container has still. It may be gone by now, and another have what was kept for the claim.
+            let own = context.ipam.of_attachment(Attachment { network, id, ifname });
+            for given in given.iter().filter(|given| own.contains(&given.address())) {
                 // Not merely released: it would be kept for the claim, which is bound to another now.
                 context.ipam.release_address(&given.network, given.address(), context.now)?;
             }

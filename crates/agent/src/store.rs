@@ -35,6 +35,8 @@ pub struct ClusterStore {
     known: BTreeMap<BlockKey, (Block, Revision)>,
     /// Those of which the API server does not have the latest.
     dirty: BTreeSet<BlockKey>,
+    /// Those that are this node's alone in the API server too, as far as is known: nobody else may write them there.
+    claimed: BTreeSet<BlockKey>,
     /// When blocks were last written behind an answer.
     flushed_at: BTreeMap<BlockKey, Instant>,
     /// Blocks whose truth is the API server again, and which the engine still knows as the journal had them.
@@ -55,6 +57,7 @@ impl ClusterStore {
             arrivals: Arrivals::default(),
             known: BTreeMap::new(),
             dirty: BTreeSet::new(),
+            claimed: BTreeSet::new(),
             flushed_at: BTreeMap::new(),
             handed_over: BTreeSet::new(),
             news: Vec::new(),
@@ -97,6 +100,10 @@ impl ClusterStore {
             self.dirty.insert(key.clone());
         }
         self.known.insert(key.clone(), (remote, revision));
+        // Who wrote it last did not say.
+        if revision != 0 {
+            self.claimed.insert(key.clone());
+        }
         self.refresh(key).map(drop)
     }
 
@@ -154,6 +161,7 @@ impl ClusterStore {
             let (_, at) = self.journalled(&key)?;
             self.journal_write(&key, Block::default(), at)?;
             self.known.remove(&key);
+            self.claimed.remove(&key);
             self.flushed_at.remove(&key);
             self.handed_over.insert(key);
         }
@@ -185,6 +193,7 @@ impl ClusterStore {
         match outcome {
             Written::As(revision) => {
                 self.flushed_at.insert(write.key.clone(), Instant::now());
+                self.claimed.insert(write.key.clone());
                 self.learn(&write.key, write.block.clone(), revision);
                 self.told(&write.key, u64::MAX)?;
                 let (own, _) = self.journalled(&write.key)?;
@@ -222,7 +231,7 @@ impl ClusterStore {
 
     /// Which containers took up what their pods were promised in these slots, the API server knows, or it does not matter
     /// any more.
-    pub(crate) fn told(&mut self, key: &BlockKey, slots: u64) -> Result<(), StoreError> {
+    fn told(&mut self, key: &BlockKey, slots: u64) -> Result<(), StoreError> {
         let Some(left) = self.arrivals.told(key, slots) else { return Ok(()) };
         let key = arrivals::journal_key(key);
         let (_, at) = self.journalled(&key)?;
@@ -230,8 +239,13 @@ impl ClusterStore {
     }
 
     /// Slots of which the API server has not been told for so long which containers took them up.
-    pub(crate) fn untold(&self, age: Duration) -> Vec<(BlockKey, u64)> {
+    pub(crate) fn untold(&self, age: Duration) -> Vec<(BlockKey, Block)> {
         self.arrivals.older_than(age)
+    }
+
+    /// The API server knows of these arrivals, or they do not matter any more; not of those that came in their place since.
+    pub(crate) fn told_of(&mut self, key: &BlockKey, arrivals: &Block) -> Result<(), StoreError> {
+        self.told(key, self.arrivals.unchanged(key, arrivals))
     }
 
     /// The store behind the answers, for writing without holding this one up.
@@ -239,10 +253,11 @@ impl ClusterStore {
         self.remote.clone()
     }
 
-    /// Writes what the API server does not have yet of blocks whose lease is about to be given up.
+    /// Writes what the API server does not have yet of blocks whose lease is about to be given up, and that they are
+    /// anybody's from now on.
     fn flush_before_return(&mut self, keys: &[BlockKey]) -> Result<bool, StoreError> {
         for key in keys {
-            if !self.dirty.contains(key) {
+            if !self.dirty.contains(key) && !self.claimed.contains(key) {
                 continue;
             }
             let write = self.flushable(key)?;
@@ -252,6 +267,7 @@ impl ClusterStore {
                 if outcome == Written::Conflict {
                     return Ok(false);
                 }
+                self.claimed.remove(key);
             }
         }
         Ok(true)

@@ -135,8 +135,19 @@ impl Claims {
         let bound = self.world.endpoints.bind(current, claim_status(&addresses)).map_err(unreachable)?;
         if bound {
             info!(claim = %key, ?addresses, "bound");
+            return Ok(true);
         }
-        Ok(bound)
+        // Somebody was quicker. If the claim has others now, nobody would ever ask for these.
+        let now = self.world.endpoints.claim(&key.namespace, &key.name).map_err(unreachable)?;
+        let others = now.map(|claim| claim.addresses).unwrap_or_default();
+        if !others.is_empty() {
+            let identity = claim.identity.clone();
+            self.world.engine.transact(move |context| {
+                context.ipam.give_up_kept(&identity, &others, context.now);
+                Ok(())
+            })?;
+        }
+        Ok(false)
     }
 }
 

@@ -48,6 +48,34 @@ fn refused(output: &Output, words: &str) {
     assert!(said.contains(words), "{words:?} is not in {said}");
 }
 
+/// What a node leases as a whole is its agent's alone to write, until it gives it back.
+#[test]
+fn no_agent_writes_what_is_leased_to_another_node() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1", "n2"]);
+    world.pool("leased", &json!({"ranges": ["10.9.0.0/24"], "blockSize": 26}));
+    let agent = world.agent("n1");
+    let pod = world.pod("n1", "web-0", &json!({}));
+    let address = agent.address(&pod, "c1");
+    let read = || world.plane.kubectl_ok(&["get", "ipblocks", "-o", "json"]).expect("blocks can be listed");
+    let block = berth_e2e::until("the block to be the node's", || {
+        let all: Value = serde_json::from_str(&read()).expect("kubectl speaks JSON");
+        let mut blocks = all["items"].as_array().into_iter().flatten();
+        blocks.find(|block| block["spec"]["lessee"] == "n1").cloned()
+    });
+    let other = world.plane.kubeconfig_for_service_account("berth-system", "berth-agent", Some("n2"));
+    let other = other.expect("a token that is bound to n2");
+    let mut stolen = block.clone();
+    stolen["spec"]["writer"] = json!("n2");
+    for lessee in [json!("n1"), json!("n2"), Value::Null] {
+        stolen["spec"]["lessee"] = lessee;
+        refused(&apply(&world, &other, "replace", &stolen), "leased to node n1");
+    }
+    refused(&apply(&world, &other, "delete", &block), "leased to node n1");
+    assert_eq!(agent.address(&pod, "c1"), address);
+    agent.del(&pod, "c1").silent();
+}
+
 #[test]
 fn an_agent_writes_for_its_own_node_and_for_no_other() {
     let Some(world) = World::start() else { return };

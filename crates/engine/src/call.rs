@@ -62,11 +62,13 @@ pub(crate) struct Running {
     fresh: Vec<bool>,
     /// How many addresses each was to get when this was last decided.
     wanted: Vec<usize>,
+    /// Whether that was in a transaction which failed, maybe half-way.
+    failed: bool,
 }
 
 impl From<Call> for Running {
     fn from(call: Call) -> Self {
-        Self { call, fresh: Vec::new(), wanted: Vec::new() }
+        Self { call, fresh: Vec::new(), wanted: Vec::new(), failed: false }
     }
 }
 
@@ -82,6 +84,12 @@ impl Running {
         done
     }
 
+    /// Decides it after a transaction that failed, of which something may have been written all the same.
+    pub(crate) fn run_again(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
+        self.failed = true;
+        self.run(context)
+    }
+
     fn decide(&mut self, context: &mut Context<'_>) -> Result<Done, Error> {
         match &self.call {
             Call::Add { requests, stamp } => {
@@ -95,7 +103,7 @@ impl Running {
                 let along = if self.fresh.first() == Some(&true) { requests.len() } else { 1 };
                 for (at, (request, fresh)) in requests.iter().zip(&self.fresh).enumerate().take(along) {
                     let key = request.holder.attachment();
-                    if *fresh && context.attempt > 0 {
+                    if *fresh && (context.attempt > 0 || self.failed) {
                         // Part of an earlier attempt may have reached the store before another part met a conflict. A
                         // lone address is there or not, and stays: to have another for a moment beside it would take
                         // the last one of a pool from somebody.

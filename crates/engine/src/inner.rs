@@ -15,10 +15,12 @@ use berth_core::ipam::{Config, Doubt, Entropy, Ipam, Stamp, Ticket, Tombstones, 
 use berth_core::time::Time;
 use berth_store::{Batch, BlockStore, BlockWrite, Revision, StoreError, Stored, Written};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often in a row others may be quicker before the requests of a batch are told to try again.
 const ATTEMPTS: u32 = 64;
+/// And for how long: whatever else is asked of this engine waits meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How many blocks are met one by one that turn out to be full, before looking round.
 const BLIND_STEPS: u32 = 4;
 /// How often that is done before a block that another has begun will do.
@@ -116,20 +118,41 @@ impl<S: BlockStore> Inner<S> {
 
     /// Runs a batch of requests until the store has taken their changes.
     pub(crate) fn run(&mut self, batch: &[Job], now: Time) {
-        self.roll_back();
         let _told = Unanswered(batch);
-        match self.try_to_run(batch, now) {
+        match self.finish(batch, now, 0) {
+            // Not all of them may need what cannot be reached: who does not must not suffer for who does.
+            Err(StoreError::Unreachable(_)) if batch.len() > 1 => {
+                for job in batch.chunks(1) {
+                    // Something of the whole may have been written: it is not the first attempt.
+                    if let Err(error) = self.finish(job, now, 1) {
+                        let error = Error::from(error);
+                        job.iter().for_each(|job| job.fail(&error));
+                    }
+                }
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                batch.iter().for_each(|job| job.fail(&error));
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Runs a batch and answers it, unless the store fails; `attempts` were made at it before.
+    fn finish(&mut self, batch: &[Job], now: Time, attempts: u32) -> Result<(), StoreError> {
+        self.roll_back();
+        match self.try_to_run(batch, now, attempts) {
             Ok(true) => batch.iter().for_each(Job::deliver),
             Ok(false) => batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS))),
             Err(error) => {
                 self.roll_back();
-                let error = Error::from(error);
-                batch.iter().for_each(|job| job.fail(&error));
+                return Err(error);
             }
         }
+        Ok(())
     }
 
-    fn try_to_run(&mut self, batch: &[Job], now: Time) -> Result<bool, StoreError> {
+    fn try_to_run(&mut self, batch: &[Job], now: Time, attempts: u32) -> Result<bool, StoreError> {
         self.looked_at.clear();
         self.now = now;
         self.busy.retain(|_, at| *at <= now && now.since(*at) < BUSY);
@@ -137,18 +160,27 @@ impl<S: BlockStore> Inner<S> {
             self.see_anothers(stored);
         }
         let mut surprising = Doubt::default();
-        let done = self.try_again_and_again(batch, now, &mut surprising);
+        let done = self.try_again_and_again(batch, now, attempts, &mut surprising);
         self.ipam.settle(&surprising, false);
         done
     }
 
-    fn try_again_and_again(&mut self, batch: &[Job], now: Time, surprising: &mut Doubt) -> Result<bool, StoreError> {
-        let (mut forestalled, mut surprises, mut rounds) = (0, 0, 0);
-        while forestalled < ATTEMPTS {
+    fn try_again_and_again(
+        &mut self,
+        batch: &[Job],
+        now: Time,
+        mut attempts: u32,
+        surprising: &mut Doubt,
+    ) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        // In vain is what got nothing written. A part that was written counts as an attempt all the same: whoever it was
+        // for may have half of what it asked for.
+        let (mut in_vain, mut surprises, mut rounds) = (0, 0, 0);
+        while in_vain < ATTEMPTS && (in_vain == 0 || began.elapsed() < PATIENCE) {
             self.in_doubt = Doubt::default();
             for job in batch {
                 let (savepoint, stamps) = (self.ipam.savepoint(), self.stamps.len());
-                if !job.run(&mut self.context(now, forestalled)) {
+                if !job.run(&mut self.context(now, attempts)) {
                     // Who got nothing has nothing that a late DEL could take.
                     self.stamps.truncate(stamps);
                     self.ipam.rollback_to(savepoint);
@@ -166,8 +198,9 @@ impl<S: BlockStore> Inner<S> {
                 }
                 Tried::Outdated => {}
                 Tried::Forestalled { all } => {
-                    forestalled = if all { forestalled + 1 } else { 0 };
-                    self.store.give_way(forestalled);
+                    attempts += 1;
+                    in_vain = if all { in_vain + 1 } else { 1 };
+                    self.store.give_way(in_vain);
                 }
             }
             if surprises == BLIND_STEPS {

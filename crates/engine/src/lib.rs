@@ -23,7 +23,7 @@ use berth_core::time::Time;
 use berth_store::{BlockStore, StoreError};
 use inner::Inner;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a request works on.
 pub struct Context<'a> {
@@ -213,15 +213,28 @@ impl<S: BlockStore> Engine<S> {
     }
 
     /// Runs calls that arrived together in one transaction; an answer for each, in order. One that is refused changes
-    /// nothing and hinders no other.
+    /// nothing and hinders no other, nor does one that needs what cannot be reached.
     pub fn run_all(&self, calls: Vec<Call>) -> Vec<Result<Done, Error>> {
         if calls.is_empty() {
             return Vec::new();
         }
         let count = calls.len();
-        let mut calls: Vec<call::Running> = calls.into_iter().map(call::Running::from).collect();
-        let done = self.transact(move |context| Ok(calls.iter_mut().map(|call| call.run(context)).collect()));
-        done.unwrap_or_else(|error| vec![Err(error); count])
+        let calls: Vec<call::Running> = calls.into_iter().map(call::Running::from).collect();
+        let calls = Arc::new(Mutex::new(calls));
+        let all = calls.clone();
+        let done = self.transact(move |context| {
+            let mut calls = all.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(calls.iter_mut().map(|call| call.run(context)).collect())
+        });
+        match done {
+            Ok(done) => done,
+            Err(Error::Unreachable(_)) if count > 1 => {
+                let calls = std::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner));
+                let alone = |mut call: call::Running| self.transact(move |context| call.run_again(context));
+                calls.into_iter().map(alone).collect()
+            }
+            Err(error) => vec![Err(error); count],
+        }
     }
 
     /// Gives out what is asked for. `stamp` is when the request was started, on the clock that deletions use.
@@ -286,6 +299,17 @@ impl Context<'_> {
         let replaced = self.ipam.replace(request, strangers, until, self.now, self.entropy);
         self.doubt(request, replaced.outcome.as_ref().err());
         Ok(replaced)
+    }
+
+    /// Whether a request like this could be served; changes nothing, not even what the next one draws. See
+    /// [`Ipam::could_serve`].
+    ///
+    /// # Errors
+    /// Those of [`Self::allocate`], and as sure as those are.
+    pub fn could_serve(&mut self, request: &Request) -> Result<(), Error> {
+        let served = self.ipam.could_serve(request, self.now, &mut self.entropy.clone());
+        self.doubt(request, served.as_ref().err());
+        served
     }
 
     fn doubt(&mut self, request: &Request, refusal: Option<&Error>) {

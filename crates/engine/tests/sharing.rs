@@ -160,13 +160,11 @@ impl BlockStore for Half {
 #[test]
 fn what_was_stored_of_a_batch_that_met_a_conflict_stays() {
     let store = MemoryStore::default();
-    let pools = ["10.0.0.0/26", "10.1.0.0/26"].map(|range| Pool::new(range, vec![range.parse().unwrap()]));
-    let config = Config { pools: pools.map(|pool| (pool.name.clone(), pool)).into(), ..Config::default() };
     let half = Half { store: store.clone(), spared: false };
-    let engine = Engine::open(half, config, 1, || Time(1_790_000_000_000_000)).unwrap();
-    let add = |range: &str| {
-        let groups = vec![Group { pools: vec![range.to_owned()], ..Group::default() }];
-        Call::Add { requests: vec![Request { groups, ..request(range) }], stamp: None }
+    let engine = Engine::open(half, two_pools(), 1, || Time(1_790_000_000_000_000)).unwrap();
+    let add = |range: &str| Call::Add {
+        requests: vec![Request { groups: vec![of_pool(range)], ..request(range) }],
+        stamp: None,
     };
     let done = engine.run_all(vec![add("10.0.0.0/26"), add("10.1.0.0/26")]);
     assert!(done.iter().all(Result::is_ok), "{done:?}");
@@ -174,6 +172,70 @@ fn what_was_stored_of_a_batch_that_met_a_conflict_stays() {
         store.clone().list().unwrap().iter().map(|(_, block, _)| (block.taken(), block.released())).collect();
     assert!(used.iter().all(|(taken, released)| taken.count_ones() == 1 && *released == 0), "{used:?}");
     assert_eq!(used.len(), 2);
+}
+
+/// Two pools of a block each, named by their ranges.
+fn two_pools() -> Config {
+    let pools = ["10.0.0.0/26", "10.1.0.0/26"].map(|range| Pool::new(range, vec![range.parse().unwrap()]));
+    Config { pools: pools.map(|pool| (pool.name.clone(), pool)).into(), ..Config::default() }
+}
+
+fn of_pool(range: &str) -> Group {
+    Group { pools: vec![range.to_owned()], ..Group::default() }
+}
+
+/// An ADD that asks for two addresses gets two or none, also if one of them was stored and the other met a conflict.
+#[test]
+fn half_of_what_was_asked_for_is_no_answer() {
+    let store = MemoryStore::default();
+    let half = Half { store: store.clone(), spared: false };
+    let engine = Engine::open(half, two_pools(), 1, || Time(1_790_000_000_000_000)).unwrap();
+    let both = Request { groups: vec![of_pool("10.0.0.0/26"), of_pool("10.1.0.0/26")], ..request("c") };
+    assert_eq!(engine.allocate(both, None).unwrap().given.len(), 2);
+    let used: u32 = store.clone().list().unwrap().iter().map(|(_, block, _)| block.taken().count_ones()).sum();
+    assert_eq!(used, 2);
+}
+
+/// A store that cannot be reached for what concerns one network.
+struct Partly(MemoryStore);
+
+impl BlockStore for Partly {
+    fn list(&mut self) -> Result<Vec<Stored>, StoreError> {
+        self.0.list()
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, keys: &[BlockKey]) -> Result<Vec<(Block, Revision)>, StoreError> {
+        self.0.read(keys)
+    }
+
+    fn write(&mut self, batch: Batch<'_>) -> Result<Vec<Written>, StoreError> {
+        let far = |address: std::net::IpAddr| address.to_string().starts_with("10.1.");
+        if batch.blocks.iter().any(|write| far(write.key.plane.addr(write.key.unit(0)))) {
+            return Err(StoreError::Unreachable("nobody answers".to_owned()));
+        }
+        self.0.write(batch)
+    }
+
+    fn waits(&self, durable: bool) -> bool {
+        self.0.waits(durable)
+    }
+}
+
+/// Requests that wait together are written together; if that fails, those that need no more than what is at hand are served.
+#[test]
+fn who_does_not_need_what_cannot_be_reached_is_served() {
+    let engine = Engine::open(Partly(MemoryStore::default()), two_pools(), 1, || Time(1_790_000_000_000_000)).unwrap();
+    let add = |range: &str| Call::Add {
+        requests: vec![Request { groups: vec![of_pool(range)], ..request(range) }],
+        stamp: None,
+    };
+    let done = engine.run_all(vec![add("10.1.0.0/26"), add("10.0.0.0/26")]);
+    assert!(matches!(done[0], Err(Error::Unreachable(_))) && done[1].is_ok(), "{done:?}");
+    assert_eq!(engine.read(|ipam| ipam.slots().count()), 1, "and the other left nothing");
 }
 
 /// Requests that arrive together share one write of the store, and each still gets its own answer.

@@ -1,7 +1,8 @@
 //! IPBlock objects: read, listed, written by compare-and-swap.
 
-use berth_core::block::{Block, BlockKey, State};
-use berth_dialects::native::block::{BlockSpec, block_name, from_spec, to_spec};
+use berth_core::block::{BLOCK_UNITS, Block, BlockKey, Slot, State};
+use berth_core::time::Time;
+use berth_dialects::native::block::{BlockSpec, block_name, from_spec, key_of, to_spec};
 use berth_store::{BlockWrite, Stored, Written};
 use kube::api::{ApiResource, DeleteParams, GroupVersionKind, ListParams, Object, PostParams, Preconditions};
 use kube::core::NotUsed;
@@ -70,29 +71,48 @@ impl Blocks {
         }
     }
 
-    /// One block; revision 0 and empty if it is not there.
+    /// One block; revision 0 and empty if it is not there, and [closed](is_closed) if it makes no sense.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the server cannot be asked.
     pub async fn read(&self, key: &BlockKey) -> Result<(Block, u64), Error> {
-        let object = self.api.get_opt(&block_name(key)).await?;
-        Ok(object.as_ref().and_then(decode).map(|(_, block, revision)| (block, revision)).unwrap_or_default())
+        let Some(object) = self.api.get_opt(&block_name(key)).await? else { return Ok(Default::default()) };
+        Ok(decode(&object).map_or_else(|| (closed(key), revision(&object)), |(_, block, revision)| (block, revision)))
     }
 
-    /// Writes a block if the server has the expected revision.
+    /// Writes a block if the server has the expected revision. From then on it is nobody's alone.
     ///
     /// # Errors
     /// If it is not known to be written.
     pub async fn write(&self, write: &BlockWrite) -> Result<Written, Error> {
+        self.write_as(write, None).await
+    }
+
+    /// Writes a block if the server has the expected revision. From then on it is this node's alone, if it is leased as a
+    /// whole: no other agent may write it.
+    ///
+    /// # Errors
+    /// If it is not known to be written.
+    pub async fn write_leased(&self, write: &BlockWrite) -> Result<Written, Error> {
+        self.write_as(write, Some(&self.node).filter(|_| write.changed == u64::MAX)).await
+    }
+
+    async fn write_as(&self, write: &BlockWrite, lessee: Option<&String>) -> Result<Written, Error> {
         let name = block_name(&write.key);
+        if is_closed(&write.block) {
+            let reason = format!(
+                "IPBlock {name} cannot be read, and is not written over; restore it, or delete it if nothing of it is in use"
+            );
+            return Err(Error::Api(Box::new(kube::core::Status::failure(&reason, "Invalid").with_code(422))));
+        }
         let result = match (write.block.is_empty(), write.expected) {
             (true, 0) => Ok(0),
             (true, _) => match self.delete(&name, write.expected).await {
                 // What counts as in use there, because others were told late, is first told to be free.
-                Err(error) if crate::connect::status(&error) == Some(403) => self.put(&name, write).await,
+                Err(error) if crate::connect::status(&error) == Some(403) => self.put(&name, write, lessee).await,
                 result => result,
             },
-            _ => self.put(&name, write).await,
+            _ => self.put(&name, write, lessee).await,
         };
         match result {
             Ok(revision) => Ok(Written::As(revision)),
@@ -107,8 +127,9 @@ impl Blocks {
         self.api.delete(name, &params).await.map(|_| 0)
     }
 
-    async fn put(&self, name: &str, write: &BlockWrite) -> Result<u64, Error> {
-        let (post, object) = (PostParams::default(), self.encode(name, write));
+    async fn put(&self, name: &str, write: &BlockWrite, lessee: Option<&String>) -> Result<u64, Error> {
+        let (post, mut object) = (PostParams::default(), self.encode(name, write));
+        object.spec.lessee = lessee.cloned();
         let written = match write.expected {
             0 => self.api.create(&post, &object).await,
             _ => self.api.replace(name, &post, &object).await,
@@ -193,18 +214,35 @@ fn revision(object: &BlockObject) -> u64 {
     object.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
-/// The block behind an object. One that is damaged is reported and left alone: it must not stop the others.
+/// The block behind an object; nothing if it has the name of another block. One that is damaged, or of a release that
+/// writes what this one does not know, is reported and left alone: it must not stop the others.
 pub(crate) fn decode(object: &BlockObject) -> Option<Stored> {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    match from_spec(&object.spec) {
-        Ok((key, block)) if block_name(&key) == name => Some((key, block, revision(object))),
-        Ok((key, _)) => {
-            warn!(name, block = %key, "an IPBlock has the name of another block and is not used");
-            None
-        }
-        Err(error) => {
-            warn!(name, ?error, "an IPBlock cannot be read and is not used; no address of it is given out");
-            None
-        }
+    let key = key_of(&object.spec).ok().filter(|key| block_name(key) == name);
+    let Some(key) = key else {
+        warn!(name, "an IPBlock has not the name of the block that is in it and is not used");
+        return None;
+    };
+    let block = from_spec(&object.spec).map(|(_, block)| block).unwrap_or_else(|error| {
+        warn!(name, ?error, "an IPBlock cannot be read; no address of it is given out, and it is not written over");
+        closed(&key)
+    });
+    Some((key, block, revision(object)))
+}
+
+/// Since when nothing real is so.
+const NEVER: Time = Time(u64::MAX);
+
+/// A block of which nothing is known but that it is there: nothing of it may be given out.
+fn closed(key: &BlockKey) -> Block {
+    let mut block = Block::default();
+    for slot in (0..BLOCK_UNITS).filter(|slot| key.unit(*slot) <= key.plane.last_unit()) {
+        block.set(slot, Some(&Slot::quarantined(NEVER, None)));
     }
+    block
+}
+
+/// Whether it is not known what is in a block.
+pub(crate) fn is_closed(block: &Block) -> bool {
+    block.slots().any(|(_, view)| view.since == NEVER)
 }

@@ -16,6 +16,8 @@ use tokio::task::AbortHandle;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a server that did not answer is asked whether it is back.
 const PROBE: Duration = Duration::from_millis(300);
+/// What it is asked for: something that it must ask its own store for, without which it is of no use.
+const SOMETHING_STORED: &str = "/apis/berth.io/v1alpha1/ipblocks?limit=1";
 
 /// Where the API server is.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +140,7 @@ impl Cluster {
                 Err(_) => Err(CallError::TimedOut),
             }
         });
-        if result.as_ref().is_err_and(|error| error.status().is_none()) {
+        if result.as_ref().is_err_and(CallError::is_silence) {
             self.watch_for_return();
         }
         result
@@ -153,9 +155,15 @@ impl Cluster {
         self.handle.spawn(async move {
             loop {
                 tokio::time::sleep(PROBE).await;
-                let answer = tokio::time::timeout(Duration::from_secs(2), client.apiserver_version()).await;
-                // Any answer will do, also a refusal.
-                if matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_)))) {
+                let Ok(request) = http::Request::get(SOMETHING_STORED).body(Vec::new()) else { return };
+                let answer = tokio::time::timeout(Duration::from_secs(2), client.request_text(request)).await;
+                // Also a refusal will do, but no word of a server that has nobody to ask itself.
+                let answered = match answer {
+                    Ok(Err(kube::Error::Api(status))) => status.code < 500,
+                    Ok(answer) => answer.is_ok(),
+                    Err(_) => false,
+                };
+                if answered {
                     return down.store(false, Ordering::SeqCst);
                 }
             }
@@ -166,12 +174,6 @@ impl Cluster {
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let _here = self.handle.enter();
         work()
-    }
-
-    /// Whether the server is known not to answer.
-    #[must_use]
-    pub fn is_down(&self) -> bool {
-        self.down.load(Ordering::SeqCst)
     }
 
     /// Runs something in the background for as long as this connection lives, or until it is told to end.
@@ -201,6 +203,14 @@ impl CallError {
         match self {
             Self::Failed(error) => status(error),
             Self::TimedOut | Self::Down => None,
+        }
+    }
+
+    /// Whether nothing was heard of the server. What came and cannot be read is an answer too.
+    fn is_silence(&self) -> bool {
+        match self {
+            Self::Failed(error) => !matches!(**error, kube::Error::Api(_) | kube::Error::SerdeError(_)),
+            Self::TimedOut | Self::Down => true,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The block store over the API server: what is answered is written there first.
 
-use crate::blocks::{BlockObject, Blocks, decode, is_wanted, nodes};
+use crate::blocks::{BlockObject, Blocks, decode, is_closed, is_wanted, nodes};
 use crate::connect::{CallError, Cluster};
 use crate::fold::Fold;
 use crate::watch::{Bell, follow, key_of, lock, projected};
@@ -38,6 +38,8 @@ struct News {
     lost_sight: BTreeSet<BlockKey>,
     /// Blocks of which a write failed half-way: this node may have holders in them that it knows nothing of.
     doubtful: BTreeSet<BlockKey>,
+    /// Blocks in which this node has holders, and of which it cannot be read which.
+    closed: BTreeSet<BlockKey>,
     /// Blocks of leases of which somebody needs one to be opened.
     wanted: BTreeSet<BlockKey>,
     listeners: Vec<Touched>,
@@ -90,6 +92,11 @@ impl KubeStore {
             let event = projected(event, entry);
             if let Event::Apply((_, Some(stored), wanted)) | Event::InitApply((_, Some(stored), wanted)) = &event {
                 news.wanted.extend(wanted.then(|| stored.0.clone()));
+                if is_closed(&stored.1) {
+                    news.closed.insert(stored.0.clone());
+                } else {
+                    news.closed.remove(&stored.0);
+                }
                 news.touch(&stored.0);
                 news.changed.push(stored.clone());
             }
@@ -98,6 +105,7 @@ impl KubeStore {
             let gone = in_sight.take_in(event).into_iter().filter(|change| change.after.is_none());
             for key in gone.filter_map(|change| change.before) {
                 news.touch(&key);
+                news.closed.remove(&*key);
                 news.lost_sight.insert((*key).clone());
             }
         }));
@@ -152,10 +160,11 @@ impl KubeStore {
         lock(&self.news).doubtful.contains(key)
     }
 
-    /// Writes blocks that nobody waits for; an answer for each, in order. One that is not answered is simply tried again.
+    /// Writes blocks that nobody waits for, of what this node leases; an answer for each, in order. One that is not answered
+    /// is simply tried again.
     #[must_use]
     pub fn write_behind(&self, writes: &[BlockWrite]) -> Vec<Result<Written, CallError>> {
-        let one = |write| self.cluster.wait(self.blocks.write(write));
+        let one = |write| self.cluster.wait(self.blocks.write_leased(write));
         writes.iter().map(one).collect()
     }
 }
@@ -242,7 +251,8 @@ impl BlockStore for KubeStore {
     }
 
     fn is_unsure(&self) -> bool {
-        !lock(&self.news).doubtful.is_empty()
+        let news = lock(&self.news);
+        !news.doubtful.is_empty() || !news.closed.is_empty()
     }
 
     fn give_way(&mut self, attempt: u32) {

@@ -87,11 +87,6 @@ impl Changes {
     pub fn take(&self) -> BTreeSet<Key> {
         std::mem::take(&mut *lock(&self.0))
     }
-
-    /// Puts keys back: what was to be done for them is yet to be done.
-    pub fn put_back(&self, keys: impl IntoIterator<Item = Key>) {
-        lock(&self.0).extend(keys);
-    }
 }
 
 impl<T: PartialEq + Send + Sync + 'static> Mirror<T> {

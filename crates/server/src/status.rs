@@ -19,9 +19,7 @@ pub(crate) fn answer(node: &Node, wanted: StatusRequest) -> Result<Response, cni
     let served = node.engine.transact(move |context| {
         let mut refusal = None;
         for request in &requests {
-            // What is tried here must not change what the next ADD draws.
-            let mut entropy = context.entropy.clone();
-            match context.ipam.could_serve(request, context.now, &mut entropy) {
+            match context.could_serve(request) {
                 Ok(()) => return Ok(()),
                 Err(error) => drop(refusal.get_or_insert(error)),
             }

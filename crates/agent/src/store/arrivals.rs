@@ -79,9 +79,17 @@ impl Arrivals {
     }
 
     /// What the API server has not heard of for so long.
-    pub(super) fn older_than(&self, age: Duration) -> Vec<(BlockKey, u64)> {
+    pub(super) fn older_than(&self, age: Duration) -> Vec<(BlockKey, Block)> {
         let old = self.0.iter().filter(|(_, arrived)| arrived.since.elapsed() >= age);
-        old.map(|(key, arrived)| (key.clone(), arrived.slots.taken())).collect()
+        old.map(|(key, arrived)| (key.clone(), arrived.slots.clone())).collect()
+    }
+
+    /// The slots of which it has still not heard what it had not heard of before.
+    pub(super) fn unchanged(&self, key: &BlockKey, before: &Block) -> u64 {
+        let Some(Arrived { slots, .. }) = self.0.get(key) else { return 0 };
+        let same =
+            |slot: &u8| slots.slot(*slot).map(|view| view.to_slot()) == before.slot(*slot).map(|view| view.to_slot());
+        bits(before.taken()).filter(same).fold(0, |mask, slot| mask | 1 << slot)
     }
 }
 
@@ -142,7 +150,11 @@ mod tests {
     #[test]
     fn what_was_told_is_forgotten() {
         let mut arrivals = arrived(&[(3, slot("c", "u", false)), (4, slot("d", "v", false))]);
-        assert_eq!(arrivals.older_than(Duration::ZERO), [(key(), 0b11000)]);
+        let old: Vec<u64> = arrivals.older_than(Duration::ZERO).iter().map(|(_, slots)| slots.taken()).collect();
+        assert_eq!(old, [0b11000]);
+        // Another container has come in the place of one that was written about.
+        let before = block(&[(3, slot("c", "u", false)), (4, slot("c", "v", false))]);
+        assert_eq!(arrivals.unchanged(&key(), &before), 1 << 3);
         assert_eq!(arrivals.told(&key(), 1 << 3), Some(block(&[(4, slot("d", "v", false))])));
         assert_eq!(arrivals.told(&key(), u64::MAX), Some(Block::default()));
         assert_eq!((arrivals.told(&key(), u64::MAX), arrivals.older_than(Duration::ZERO)), (None, vec![]));

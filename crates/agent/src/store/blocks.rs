@@ -117,7 +117,9 @@ impl BlockStore for ClusterStore {
         });
         let (divided, shared): (Vec<&BlockWrite>, Vec<&BlockWrite>) =
             shared.into_iter().partition(|write| self.is_local(&write.key));
-        if shared.iter().chain(&arrivals).any(|write| self.handed_over.contains(&write.key)) {
+        // Nor is an arrival believed where a promise may have been taken back, and the answer to that got lost.
+        let unknown = |write: &&&BlockWrite| self.handed_over.contains(&write.key) || self.remote.doubts(&write.key);
+        if shared.iter().chain(&arrivals).any(|write| unknown(&write)) {
             return Ok(all_conflict());
         }
         let fresh: Vec<&BlockWrite> = leased.iter().copied().filter(|write| !self.is_local(&write.key)).collect();
@@ -187,7 +189,9 @@ impl BlockStore for ClusterStore {
 
     fn changed(&mut self) -> Result<Vec<Stored>, StoreError> {
         let changed = self.remote.changed()?;
-        let changed = self.with_arrivals(changed);
+        let mut changed = self.with_arrivals(changed);
+        // Of leases of which it is not known whether they were given up, only an answer tells, not an old event.
+        changed.retain(|(key, ..)| !(Leases::records(key) && self.remote.doubts(key)));
         self.see_leases(&changed);
         self.hand_over()?;
         let mut news = std::mem::take(&mut self.news);

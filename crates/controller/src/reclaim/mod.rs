@@ -260,12 +260,22 @@ impl Reclaim {
                 Ok(fresh) if fresh.node(&lease.node) == Node::Gone => {}
                 _ => continue,
             }
-            let ended = lease.clone();
-            let outcome = world.engine.transact(move |context| {
-                // What is in use in it comes back one by one, when each is due. What is kept may stay for ever, and then it
-                // is nobody's alone.
-                let waits = context.ipam.is_used(&ended);
-                if waits { Ok(false) } else { context.ipam.end_lease(&ended, context.now).map(|()| true) }
+            // What is in use in it comes back one by one, when each is due. What is kept may stay for ever, and then it is
+            // nobody's alone, which its blocks must say before the lease ends.
+            let (opened, ended) = (lease.clone(), lease.clone());
+            let opened = world.engine.transact(move |context| {
+                let waits = context.ipam.is_used(&opened);
+                if !waits {
+                    context.ipam.record_lease_anew(&opened);
+                }
+                Ok(!waits)
+            });
+            let outcome = opened.and_then(|opened| match opened {
+                false => Ok(false),
+                true => world.engine.transact(move |context| {
+                    let waits = context.ipam.is_used(&ended);
+                    if waits { Ok(false) } else { context.ipam.end_lease(&ended, context.now).map(|()| true) }
+                }),
             });
             match outcome {
                 Ok(false) => {}

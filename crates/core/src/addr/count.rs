@@ -44,12 +44,6 @@ impl Count {
         self.high as f64 * 2f64.powi(128) + self.low as f64
     }
 
-    /// This share of `whole`, from 0 to 1; 0 of nothing is 0.
-    #[must_use]
-    pub fn share_of(self, whole: Self) -> f64 {
-        if whole.is_zero() { 0.0 } else { self.as_f64() / whole.as_f64() }
-    }
-
     /// `self - other`, or zero where `other` is larger.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {

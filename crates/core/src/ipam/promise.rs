@@ -55,11 +55,11 @@ impl Ipam {
         }
     }
 
-    /// Has slots in use written to the store once more, as they are.
+    /// Has slots that are taken written to the store once more, as they are.
     pub fn record_anew(&mut self, key: &BlockKey, slots: u64) {
         let Some(&block) = self.keys.get(key) else { return };
         for id in (0..64).filter(|slot| slots & (1 << slot) != 0).map(|slot| SlotId::new(block, slot)) {
-            if let Some(slot) = self.view(id).filter(|view| view.state == State::Active).map(|view| view.to_slot()) {
+            if let Some(slot) = self.view(id).filter(|view| view.state != State::Released).map(|view| view.to_slot()) {
                 self.write_over(id, Some(slot.clone()), Some(slot));
             }
         }

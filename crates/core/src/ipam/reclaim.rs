@@ -5,6 +5,7 @@ use crate::block::{BlockKey, Slot, State};
 use crate::error::Error;
 use crate::model::Pool;
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -67,6 +68,14 @@ impl Ipam {
             Err(Error::InUse { .. }) => self.open_lease(lease, now),
             outcome => outcome,
         }
+    }
+
+    /// Has what is taken in a lease written to the store once more: whoever wrote it last may have kept it to itself.
+    pub fn record_lease_anew(&mut self, lease: &Lease) {
+        let Some((plane, units)) = self.units_of(lease) else { return };
+        let taken = self.slots_in(&plane, &units).filter(|(_, view)| view.state != State::Released);
+        let keys: BTreeSet<BlockKey> = taken.map(|(unit, _)| BlockKey::of(&plane, unit).0).collect();
+        keys.iter().for_each(|key| self.record_anew(key, u64::MAX));
     }
 
     /// Whether somebody uses an address of a lease at this moment.

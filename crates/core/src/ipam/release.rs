@@ -141,6 +141,18 @@ impl Ipam {
         addresses
     }
 
+    /// Frees what is kept for an identity beyond these addresses, and not in use.
+    pub fn give_up_kept(&mut self, identity: &str, but: &[IpAddr], now: Time) {
+        for id in self.find_identity(identity) {
+            let held = self.view(id).is_some_and(|view| view.state == State::Held);
+            let address = self.unit(id).map(|(plane, unit)| plane.addr(unit));
+            if held && address.is_some_and(|address| !but.contains(&address)) {
+                let stamp = self.tick(now);
+                self.write(id, Some(Slot::released(stamp)));
+            }
+        }
+    }
+
     /// The addresses kept for, or used by, an identity.
     #[must_use]
     pub fn of_identity(&self, identity: &str) -> Vec<IpAddr> {

@@ -23,11 +23,17 @@ impl Ipam {
     /// Those of [`Ipam::allocate`]; [`Error::Invalid`] if the holder has no identity to keep it for.
     pub fn keep(&mut self, request: &Request, now: Time, entropy: &mut Entropy) -> Result<Vec<IpAddr>, Error> {
         let identity = request.holder.sticky.as_ref().map(|sticky| sticky.identity.clone()).unwrap_or_default();
-        let kept = self.of_identity(&identity);
-        if !identity.is_empty() && !kept.is_empty() {
+        let (kept, mark) = (self.of_identity(&identity), self.savepoint());
+        // What is in use is what it is, whoever decided so.
+        if !identity.is_empty() && !self.active_of_identity(&identity).is_empty() {
             return Ok(kept);
         }
+        // Of what is kept, the other half may have met a conflict.
         let given = self.allocate(request, now, entropy)?.given;
+        if given.len() == kept.len() && given.iter().all(|given| kept.contains(&given.address())) {
+            self.rollback_to(mark);
+            return Ok(kept);
+        }
         for given in &given {
             let (family, unit_len) = (given.unit.family(), given.unit.prefix_len());
             let plane = Plane { network: given.network.as_str().into(), family, unit_len };

@@ -87,7 +87,7 @@ impl Class {
     pub fn usual(self) -> Option<Duration> {
         let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
         match self {
-            // The node's agent frees these after half a minute. This is for when it cannot.
+            // The node's agent frees these after a minute. This is for when it cannot.
             Self::PodGone | Self::PodReplaced | Self::PodEnded | Self::PodStuck => minutes(5),
             // What runs on a node that nobody hears goes on running.
             Self::NodeSilent => None,

@@ -21,7 +21,7 @@ const READABLE: usize = 150;
 
 /// 64 units of one network, and who has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct BlockSpec {
     /// The network that its addresses are unique in.
     pub network: String,
@@ -38,7 +38,7 @@ pub struct BlockSpec {
     /// The node whose agent wrote this revision; absent if no agent did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
-    /// The node that the whole block is leased to, and that alone may then write it; absent if it is shared.
+    /// The node that the whole block is leased to, and whose agent alone may then write it; absent if it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lessee: Option<String>,
 }
@@ -111,11 +111,11 @@ pub fn to_spec(key: &BlockKey, block: &Block) -> BlockSpec {
     }
 }
 
-/// The block behind a spec.
+/// Which block a spec is about, whatever is in it.
 ///
 /// # Errors
-/// The field that is not what [`to_spec`] writes. `used` is not looked at: it is for people.
-pub fn from_spec(spec: &BlockSpec) -> Result<(BlockKey, Block), FieldError> {
+/// The field that is not what [`to_spec`] writes.
+pub fn key_of(spec: &BlockSpec) -> Result<BlockKey, FieldError> {
     let wrong = |field: &str, reason: String| Err(FieldError::new(format!("spec.{field}"), reason));
     let cidr: Cidr = match spec.cidr.parse() {
         Ok(cidr) => cidr,
@@ -130,6 +130,16 @@ pub fn from_spec(spec: &BlockSpec) -> Result<(BlockKey, Block), FieldError> {
     if slot != 0 || cidr_of(&key) != cidr {
         return wrong("cidr", format!("{cidr} is not a block of /{}; that would be {}", spec.unit, cidr_of(&key)));
     }
+    Ok(key)
+}
+
+/// The block behind a spec.
+///
+/// # Errors
+/// The field that is not what [`to_spec`] writes. `used` is not looked at: it is for people.
+pub fn from_spec(spec: &BlockSpec) -> Result<(BlockKey, Block), FieldError> {
+    let wrong = |field: &str, reason: String| Err(FieldError::new(format!("spec.{field}"), reason));
+    let key = key_of(spec)?;
     let bytes = match STANDARD.decode(&spec.slots) {
         Ok(bytes) => bytes,
         Err(error) => return wrong("slots", format!("not base64: {error}")),
@@ -140,8 +150,8 @@ pub fn from_spec(spec: &BlockSpec) -> Result<(BlockKey, Block), FieldError> {
         Ok(_) => return wrong("slots", format!("{} bytes too many", reader.0.len())),
         Err(error) => return wrong("slots", error.to_string()),
     };
-    if let Some((slot, ..)) = block.states().find(|&(slot, ..)| key.unit(slot) > plane.last_unit()) {
-        return wrong("slots", format!("slot {slot} is past the last unit of {cidr}"));
+    if let Some((slot, ..)) = block.states().find(|&(slot, ..)| key.unit(slot) > key.plane.last_unit()) {
+        return wrong("slots", format!("slot {slot} is past the last unit of {}", cidr_of(&key)));
     }
     Ok((key, block))
 }
