@@ -1,6 +1,7 @@
 //! Copies of what the API server has, kept by watches.
 
 use super::Look;
+use super::owners;
 use super::read::{self, EndpointRecord, Ordinals, PodFacts, Record};
 use berth_core::reclaim::{Keeper, Node, Pod};
 use berth_dialects::native::endpoint::{EndpointOwner, EndpointSpec};
@@ -124,12 +125,12 @@ impl Look for Mirrors {
             return Keeper::NotWanted;
         }
         let Some(owner) = self.owner(namespace, pod) else { return Keeper::Unknown };
-        if !self.sets.is_synced() || owner.kind != "StatefulSet" {
-            return Keeper::Unknown;
-        }
-        if !owner.is_of_kubernetes() {
+        if owners::is_of_others(&owner) {
             // Not watched here; the server is asked when it comes to it.
             return Keeper::NotWanted;
+        }
+        if !self.sets.is_synced() || owner.kind != "StatefulSet" {
+            return Keeper::Unknown;
         }
         self.sets.get(namespace, &owner.name).map_or(Keeper::NotWanted, |set| set.want(&owner.name, pod))
     }

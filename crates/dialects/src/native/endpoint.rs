@@ -25,7 +25,7 @@ pub struct EndpointSpec {
 }
 
 /// The controller of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointOwner {
     /// Group and version, e.g. `apps/v1`.
