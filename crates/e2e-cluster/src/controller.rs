@@ -22,7 +22,8 @@ impl Controller {
         let own = ["controller", "--listen", "none", "--replica", replica];
         let mut arguments: Vec<OsString> = own.iter().chain(args).map(OsString::from).collect();
         arguments.extend(["--kubeconfig".into(), kubeconfig.into()]);
-        let mut controller = Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments, sees: sees.to_vec() };
+        let mut controller =
+            Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments, sees: sees.to_vec() };
         controller.launch();
         controller
     }

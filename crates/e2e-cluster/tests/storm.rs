@@ -249,7 +249,8 @@ fn settled(storm: &Storm<'_>, nodes: &[Node<'_>], tides: usize) {
         || format!("what runs to be what is recorded: {} are in use\n{expected:?}\n{:?}", case.used(), recorded()),
         || {
             let recorded = recorded();
-            case.used() == (expected.len() + tides) as u64 && expected.iter().all(|own| recorded.get(own.0) == Some(own.1))
+            case.used() == (expected.len() + tides) as u64
+                && expected.iter().all(|own| recorded.get(own.0) == Some(own.1))
         },
     );
     assert_eq!(case.stage.kubelets.conflicts(), Vec::<String>::new());

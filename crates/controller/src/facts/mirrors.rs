@@ -24,9 +24,10 @@ pub(crate) struct Mirrors {
     pub(crate) namespaces: Mirror<()>,
     pub(crate) sets: Mirror<Ordinals>,
     pub(crate) endpoints: Mirror<EndpointSpec>,
-    /// IPPools, IPSubnets and IPClaims, without their specs.
+    /// IPPools, IPSubnets, IPReservations and IPClaims, without their specs.
     pub(crate) pools: Mirror<Record>,
     pub(crate) subnets: Mirror<Record>,
+    pub(crate) reservations: Mirror<Record>,
     pub(crate) claims: Mirror<Record>,
 }
 
@@ -82,6 +83,7 @@ impl Mirrors {
             endpoints: Mirror::new(cluster, ("IPEndpoint", endpoints), all(), bell, |object| Some(object.spec)),
             pools: records("IPPool"),
             subnets: records("IPSubnet"),
+            reservations: records("IPReservation"),
             claims: records("IPClaim"),
         }
     }
@@ -95,6 +97,7 @@ impl Mirrors {
         self.endpoints.wait_for_sync()?;
         self.pools.wait_for_sync()?;
         self.subnets.wait_for_sync()?;
+        self.reservations.wait_for_sync()?;
         self.claims.wait_for_sync()
     }
 
