@@ -142,8 +142,8 @@ impl Guard {
 
     fn remind(&mut self, kind: &str, name: &str, record: &Record, users: String) {
         let now = Instant::now();
-        let due = self.told.get(&record.uid).is_none_or(|told| now.duration_since(*told) >= REMIND);
-        if due {
+        self.told.retain(|_, told| now.duration_since(*told) < REMIND);
+        if !self.told.contains_key(&record.uid) {
             self.told.insert(record.uid.clone(), now);
             self.events.tell(object(kind, None, name, Some(&record.uid)), Reason::InUse, users);
         }
