@@ -1,12 +1,14 @@
-//! Pools and subnets that are in use are not deleted: a finalizer keeps them, whatever admission let through, until the
-//! last address is back. Meanwhile a pool gives out nothing new, and says who holds it up.
+//! Pools, subnets and reservations that are in use are not deleted: a finalizer keeps them, whatever admission let
+//! through, until the last address is back. Meanwhile a pool gives out nothing new, and says who holds it up.
 
 use crate::events::{Events, Reason, object};
 use crate::facts::Record;
 use crate::leader::Seat;
 use crate::world::World;
+use berth_core::block::BlockKey;
 use berth_core::error::Error;
 use berth_core::ipam::{Config, Ipam};
+use berth_kube::blocks::Blocks;
 use berth_kube::connect::CallError;
 use berth_kube::objects::resource_of;
 use berth_kube::watch::Mirror;
@@ -19,6 +21,8 @@ use tracing::{debug, info};
 
 /// What keeps an object that is in use.
 pub(crate) const FINALIZER: &str = "berth.io/in-use";
+/// Addresses that nobody gets.
+pub(crate) const RESERVATION: &str = "IPReservation";
 /// How often an object that cannot go yet is looked at and its users named.
 const PACE: Duration = Duration::from_secs(2);
 const REMIND: Duration = Duration::from_secs(60);
@@ -30,11 +34,13 @@ pub(crate) struct Guard {
     told: HashMap<String, Instant>,
     seen: Vec<u64>,
     waiting: bool,
+    /// When all blocks were last read for this.
+    read: Option<Instant>,
 }
 
 impl Guard {
     pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
-        Self { world, events, told: HashMap::new(), seen: Vec::new(), waiting: true }
+        Self { world, events, told: HashMap::new(), seen: Vec::new(), waiting: true, read: None }
     }
 
     /// One round; how long the next may wait if nothing happens.
@@ -48,18 +54,30 @@ impl Guard {
         self.seen = versions;
         self.world.refresh();
         self.waiting = false;
+        let mut sure = None;
         for (kind, finalizer, mirror) in guarded {
-            self.look(kind, finalizer, mirror);
+            self.look((kind, finalizer), mirror, &mut sure);
         }
         PACE
     }
 
-    fn look(&mut self, kind: &'static str, finalizer: &'static str, mirror: &Mirror<Record>) {
+    /// Looks at all objects of a kind. What the watches say is believed of whoever uses one; that nobody does, the server
+    /// is to say itself. `sure` says whether it did in this round.
+    fn look(
+        &mut self,
+        (kind, finalizer): (&'static str, &'static str),
+        mirror: &Mirror<Record>,
+        sure: &mut Option<bool>,
+    ) {
         for (key, record) in mirror.snapshot().0 {
             let guarded = record.finalizers.iter().any(|own| own == finalizer);
             let outcome = match (record.going, guarded) {
                 (false, false) => self.set((kind, finalizer), &key.name, &record, true),
-                (true, true) => match self.world.engine.read(|ipam| users(ipam, kind, &key.name)) {
+                (true, true) => match self.users(kind, &key.name, sure) {
+                    None if *sure == Some(false) => {
+                        self.waiting = true;
+                        Ok(())
+                    }
                     None => self.set((kind, finalizer), &key.name, &record, false),
                     Some(users) => {
                         self.waiting = true;
@@ -74,6 +92,31 @@ impl Guard {
                 self.waiting = true;
             }
         }
+    }
+
+    fn users(&mut self, kind: &str, name: &str, sure: &mut Option<bool>) -> Option<String> {
+        let known = |guard: &Self| guard.world.engine.read(|ipam| users(ipam, kind, name));
+        known(self).or_else(|| {
+            sure.get_or_insert_with(|| self.read_all());
+            known(self)
+        })
+    }
+
+    /// Reads all blocks from the server, now and then, and takes in those that are not as they were known; whether that
+    /// was done.
+    fn read_all(&mut self) -> bool {
+        if self.read.is_some_and(|read| read.elapsed() < PACE / 2) {
+            return false;
+        }
+        self.read = Some(Instant::now());
+        let world = &self.world;
+        let blocks = Blocks::new(world.cluster.client().clone(), "");
+        let Ok(listed) = world.cluster.wait(blocks.list(None)) else { return false };
+        let other: Vec<BlockKey> = world.engine.read(|ipam| {
+            let other = listed.into_iter().filter(|(key, block, _)| ipam.block(key) != Some(block));
+            other.map(|(key, ..)| key).collect()
+        });
+        world.engine.look_at(&other).is_ok()
     }
 
     /// Puts the finalizer on or takes it off, if the object is what it was.
@@ -99,8 +142,8 @@ impl Guard {
 
     fn remind(&mut self, kind: &str, name: &str, record: &Record, users: String) {
         let now = Instant::now();
-        let due = self.told.get(&record.uid).is_none_or(|told| now.duration_since(*told) >= REMIND);
-        if due {
+        self.told.retain(|_, told| now.duration_since(*told) < REMIND);
+        if !self.told.contains_key(&record.uid) {
             self.told.insert(record.uid.clone(), now);
             self.events.tell(object(kind, None, name, Some(&record.uid)), Reason::InUse, users);
         }
@@ -115,10 +158,17 @@ fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
         let pools: Vec<&str> = own.map(|pool| pool.name.as_str()).take(5).collect();
         return (!pools.is_empty()).then(|| format!("pools are cut from it: {}", pools.join(", ")));
     }
+    if kind == RESERVATION {
+        return in_words(ipam.frees(config.reservations.get(name)?));
+    }
     let pool = config.pools.get(name)?;
     let mut without: Config = config.clone();
     without.pools.remove(name);
-    match ipam.keeps(pool, pool.subnet.as_ref().and_then(|subnet| config.subnets.get(subnet)), &without) {
+    in_words(ipam.keeps(pool, pool.subnet.as_ref().and_then(|subnet| config.subnets.get(subnet)), &without))
+}
+
+fn in_words(free: Result<(), Error>) -> Option<String> {
+    match free {
         Err(Error::InUse { holders, .. }) => Some(format!("in use: {holders}")),
         _ => None,
     }

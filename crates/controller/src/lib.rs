@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`world`] | all that is known: blocks in an engine, everything else in mirrors |
 //! | [`facts`] | what is known of pods, nodes and claims, from a mirror or from the server itself |
+//! | [`kinds`] | kinds of workloads that Kubernetes does not bring along |
 //! | [`index`] | which blocks speak of a pod, a node or a claim |
 //! | [`reclaim`] | addresses whose users are gone come back |
 //! | [`apps`] | pools that follow applications |
@@ -31,6 +32,7 @@ mod export;
 mod facts;
 mod guard;
 mod index;
+mod kinds;
 mod leader;
 mod metrics;
 mod reclaim;

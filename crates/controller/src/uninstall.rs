@@ -1,7 +1,8 @@
 //! What is left to do when nobody is there any more who would take finalizers off.
 
-use crate::guard::FINALIZER;
+use crate::guard::{FINALIZER, RESERVATION};
 use anyhow::Context;
+use berth_core::model::{POOL_OBJECT, SUBNET_OBJECT};
 use berth_dialects::spiderpool;
 use berth_kube::objects::resource_of;
 use berth_kube::{Cluster, Connect};
@@ -17,7 +18,8 @@ pub fn remove_finalizers(to: &Connect) -> anyhow::Result<usize> {
     let cluster = Cluster::connect(to)?;
     let mut changed = 0;
     let spider = [spiderpool::POOL, spiderpool::SUBNET].map(|kind| (kind, spiderpool::FINALIZER));
-    for (kind, finalizer) in [("IPPool", FINALIZER), ("IPSubnet", FINALIZER)].into_iter().chain(spider) {
+    let own = [POOL_OBJECT, SUBNET_OBJECT, RESERVATION].map(|kind| (kind, FINALIZER));
+    for (kind, finalizer) in own.into_iter().chain(spider) {
         let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource_of(kind));
         let listed = match cluster.wait(api.list_metadata(&ListParams::default())) {
             // Without definitions there are no objects.

@@ -1,8 +1,9 @@
 //! Everything the controller knows: blocks in an engine, configured objects and the rest in mirrors.
 
 use crate::facts::{Mirrors, Record, SpiderMirrors};
-use crate::guard::FINALIZER;
+use crate::guard::{FINALIZER, RESERVATION};
 use berth_core::block::BlockKey;
+use berth_core::model::{POOL_OBJECT, SUBNET_OBJECT};
 use berth_dialects::native::Claim;
 use berth_dialects::{Lowered, Object, lower, spiderpool};
 use berth_engine::Engine;
@@ -59,9 +60,13 @@ impl World {
         installed.then(|| self.spider.get_or_init(|| SpiderMirrors::new(&self.cluster, &self.bell)))
     }
 
-    /// Pools and subnets without their specs: kind, what keeps them while they are in use, and the copies.
+    /// Pools, subnets and reservations without their specs: kind, what keeps them while they are in use, and the copies.
     pub(crate) fn guarded(&self) -> Vec<(&'static str, &'static str, &Mirror<Record>)> {
-        let own = [("IPPool", FINALIZER, &self.mirrors.pools), ("IPSubnet", FINALIZER, &self.mirrors.subnets)];
+        let own = [
+            (POOL_OBJECT, FINALIZER, &self.mirrors.pools),
+            (SUBNET_OBJECT, FINALIZER, &self.mirrors.subnets),
+            (RESERVATION, FINALIZER, &self.mirrors.reservations),
+        ];
         let spider = self.spider().into_iter().flat_map(|own| {
             [
                 (spiderpool::POOL, spiderpool::FINALIZER, &own.pools),

@@ -2,7 +2,7 @@
 
 use crate::proxy::Proxy;
 use crate::world::Pod;
-use berth_e2e::{Call, Ran, binaries};
+use berth_e2e::{Call, Instead, Ran, binaries, seeing};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -28,14 +28,17 @@ pub struct Agent {
     ipam: Value,
     /// The boot that the machine seems to be in, if it is not the real one.
     boot: Mutex<Option<String>>,
+    /// Files that it and its plugin see in the place of others.
+    sees: Mutex<Vec<Instead>>,
 }
 
 impl Agent {
     pub(crate) fn new(node: &str, kubeconfig: &Path, dir: &Path) -> Self {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join("run")).unwrap();
         let (node, kubeconfig, dir) = (node.to_owned(), kubeconfig.to_owned(), dir.to_owned());
+        let (child, boot, sees) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (proxy, arguments, ipam) = (None, Vec::new(), json!({}));
-        Self { node, kubeconfig, dir, child: Mutex::new(None), proxy, arguments, ipam, boot: Mutex::default() }
+        Self { node, kubeconfig, dir, child, proxy, arguments, ipam, boot, sees }
     }
 
     /// The same with more arguments, and keys that the plugin's configuration has.
@@ -98,6 +101,14 @@ impl Agent {
         *self.boot.lock().unwrap() = Some(id.to_owned());
     }
 
+    /// Shows it, from its next start on, and its plugin these files in the place of others. Needs root.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn see(&self, files: &[Instead]) {
+        *self.sees.lock().unwrap() = files.to_vec();
+    }
+
     /// Loses what it keeps on disk. It must not run.
     ///
     /// # Panics
@@ -132,15 +143,15 @@ impl Agent {
     /// If it cannot be executed.
     pub fn spawn(&self) {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let mut command = Command::new(binaries::berth());
+        let mut sees = self.sees.lock().unwrap().clone();
         if let Some(boot) = &*self.boot.lock().unwrap() {
             let file = self.dir.join("boot_id");
             fs::write(&file, format!("{boot}\n")).unwrap();
-            // exec: the agent keeps the process ID that is ours to end.
-            let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
-            command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", script]).arg(file).arg(binaries::berth());
+            sees.push((file, "/proc/sys/kernel/random/boot_id".into()));
         }
+        let words = seeing(binaries::berth(), &sees);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command.args(["agent", "--node-name", &self.node, "--listen", "none", "--missing-for", "2"]);
         command.args(["--empty-for", "3"]);
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--socket").arg(self.socket());
@@ -222,7 +233,7 @@ impl Agent {
         let args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID={container};K8S_POD_UID={uid}"
         );
-        Call::new(verb, container).ifname(ifname).env("CNI_ARGS", args)
+        Call::new(verb, container).ifname(ifname).env("CNI_ARGS", args).seeing(&self.sees.lock().unwrap())
     }
 
     /// What the plugin is configured with.

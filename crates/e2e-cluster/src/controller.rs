@@ -1,7 +1,7 @@
 //! `berth controller` as a process.
 
 use berth_cluster::process::{mortal, spawn};
-use berth_e2e::binaries;
+use berth_e2e::{Instead, binaries, seeing};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,22 +13,26 @@ pub struct Controller {
     child: Option<Child>,
     log: PathBuf,
     arguments: Vec<OsString>,
+    /// Files that it sees in the place of others.
+    sees: Vec<Instead>,
 }
 
 impl Controller {
-    pub(crate) fn start(replica: &str, kubeconfig: &Path, dir: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start(replica: &str, kubeconfig: &Path, (dir, sees): (&Path, &[Instead]), args: &[&str]) -> Self {
         let own = ["controller", "--listen", "none", "--replica", replica];
         let mut arguments: Vec<OsString> = own.iter().chain(args).map(OsString::from).collect();
         arguments.extend(["--kubeconfig".into(), kubeconfig.into()]);
-        let mut controller = Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments };
+        let mut controller =
+            Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments, sees: sees.to_vec() };
         controller.launch();
         controller
     }
 
     fn launch(&mut self) {
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        let mut command = mortal(binaries::berth());
-        command.args(&self.arguments);
+        let words = seeing(binaries::berth(), &self.sees);
+        let mut command = mortal(&words[0]);
+        command.args(&words[1..]).args(&self.arguments);
         command.env("BERTH_LOG_LEVEL", "debug,kube=info,hyper=info,tower=info,rustls=info");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = Some(spawn(command).unwrap());

@@ -13,6 +13,7 @@
 //! | [`stage`] | a world with all of it, which cases of a catalogue share |
 //! | [`case`] | one case on it: its own namespace, nodes, pools and addresses |
 //! | [`third_party`] | kinds of workloads that are not Kubernetes' own |
+//! | [`resolver`] | a name server that answers nobody |
 //! | [`random`] | chance that can be repeated |
 //! | [`workloads`], [`sanity`] | what runs in a case, and whether all of it makes sense together |
 //!
@@ -26,6 +27,7 @@ pub mod corner;
 pub mod kubelets;
 pub mod proxy;
 pub mod random;
+pub mod resolver;
 pub mod sandbox;
 pub mod sanity;
 pub mod stage;
@@ -40,5 +42,6 @@ pub use corner::{Corner, Live};
 pub use kubelets::Kubelets;
 pub use proxy::{Fault, Proxy, Seen};
 pub use random::Random;
+pub use resolver::Resolver;
 pub use stage::Stage;
 pub use world::{Pod, World};

@@ -3,8 +3,10 @@
 
 use crate::controller::Controller;
 use crate::kubelets::Kubelets;
+use crate::resolver::Resolver;
 use crate::world::World;
 use berth_dialects::crd;
+use berth_e2e::Instead;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,6 +23,8 @@ pub struct Stage {
     /// What the controller is told beyond that.
     arguments: Vec<String>,
     controller: Arc<Mutex<Option<Controller>>>,
+    /// Files that the controller sees in the place of others.
+    sees: Mutex<Vec<Instead>>,
     /// The kubelets of all nodes.
     pub kubelets: Kubelets,
     /// The rest of it; dropped last.
@@ -42,7 +46,7 @@ impl Stage {
         let controller = Arc::default();
         restart_what_ends(&controller);
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Some(Self { webhook, arguments, controller, kubelets, world })
+        Some(Self { webhook, arguments, controller, sees: Mutex::default(), kubelets, world })
     }
 
     /// The one stage of this test program, with everything started. It ends with the program.
@@ -69,7 +73,24 @@ impl Stage {
         let (listen, name) = (self.webhook.to_string(), self.webhook.ip().to_string());
         let mut args = vec!["--webhook", &listen, "--webhook-name", &name];
         args.extend(self.arguments.iter().map(String::as_str));
-        *controller = Some(self.world.controller("r1", &args));
+        *controller = Some(self.world.controller_seeing("r1", &args, &self.sees.lock().unwrap()));
+    }
+
+    /// Shows Berth's controller, from its next start on, these files in the place of others. Needs root.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn show_controller(&self, files: &[Instead]) {
+        *self.sees.lock().unwrap() = files.to_vec();
+    }
+
+    /// A name server that answers nobody. Needs root.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn resolver(&self) -> Resolver {
+        Resolver::start(self.webhook.ip(), self.world.dir())
     }
 
     /// Kills Berth's controller.

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::controller::Controller;
 use berth_cluster::{ControlPlane, Options, or_skip};
-use berth_e2e::{binaries, succeed};
+use berth_e2e::{Instead, binaries, succeed};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -138,8 +138,17 @@ impl World {
     /// If it cannot be started.
     #[must_use]
     pub fn controller(&self, replica: &str, args: &[&str]) -> Controller {
+        self.controller_seeing(replica, args, &[])
+    }
+
+    /// The same, which sees files in the place of others.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn controller_seeing(&self, replica: &str, args: &[&str], files: &[Instead]) -> Controller {
         let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-controller", None).unwrap();
-        Controller::start(replica, &kubeconfig, &self.dir, args)
+        Controller::start(replica, &kubeconfig, (&self.dir, files), args)
     }
 
     /// One field of an object, as `kubectl -o jsonpath` prints it.

@@ -1,5 +1,7 @@
 //! R, and what else needs a control plane that goes away: R00001 to R00006, G00008, G00009, I00024 of the catalogue.
 
+use berth_e2e::Instead;
+use berth_e2e::needs::{Need, UTIL_LINUX, met};
 use berth_e2e_cluster::{Agent, Case, Stage};
 use serde_json::json;
 use std::sync::Arc;
@@ -35,6 +37,17 @@ fn start(case: &Case<'_>) -> [Arc<Agent>; 2] {
     nodes
 }
 
+/// Starts everything of Berth's anew, with these files in the place of others.
+fn start_seeing(stage: &Stage, nodes: &[Arc<Agent>], files: &[Instead]) {
+    for agent in nodes {
+        agent.see(files);
+        agent.kill();
+        agent.start();
+    }
+    stage.show_controller(files);
+    stage.start_controller();
+}
+
 #[test]
 fn r00001_to_r00006_g00008_g00009_and_i00024_whatever_restarts_pods_start_and_addresses_come_back() {
     let Some(stage) = Stage::set(&["--reclaim", SOON]) else { return };
@@ -66,6 +79,15 @@ fn r00001_to_r00006_g00008_g00009_and_i00024_whatever_restarts_pods_start_and_ad
         nodes.iter().for_each(|agent| agent.kill());
         nodes.iter().for_each(|agent| agent.start());
     });
+
+    // R00005: whoever asks for a name gets no answer. Nobody does.
+    if met(&[Need::Root, UTIL_LINUX]) {
+        let resolver = stage.resolver();
+        start_seeing(&stage, &nodes, &[resolver.configuration()]);
+        while_pods_start(&case, "R00005: no name server answers", || {});
+        assert_eq!(resolver.asked(), Vec::<String>::new(), "pods start without DNS, but somebody asked it");
+        start_seeing(&stage, &nodes, &[]);
+    }
 
     // G00008: what comes back without a DEL does so through a restart of everything.
     let pods = case.pods_of(&case.namespace, None);

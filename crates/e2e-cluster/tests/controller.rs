@@ -1,5 +1,9 @@
 //! The controller itself: which replica writes, what pools say, what cannot be deleted.
 
+use berth_core::addr::Family;
+use berth_core::block::{Block, BlockKey, Plane, Slot};
+use berth_core::time::Time;
+use berth_dialects::native::block::{block_name, to_spec};
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use rustix::process::Signal;
@@ -97,6 +101,39 @@ fn d00004_what_is_in_use_is_deleted_when_it_no_longer_is() {
         let left = world.plane.kubectl_ok(&["get", "ippools,ipsubnets", "-o", "name"]).unwrap();
         left.trim().is_empty().then_some(())
     });
+}
+
+#[test]
+fn a_reservation_stays_for_as_long_as_a_stranger_is_seen_in_it() {
+    let Some(world) = World::start() else { return };
+    world.pool("p", &json!({"ranges": ["10.9.0.0/26"]}));
+    let plane = Plane { network: "default".into(), family: Family::V4, unit_len: 32 };
+    let (key, slot) = BlockKey::of(&plane, plane.unit_of("10.9.0.33".parse().unwrap()));
+    let mut block = Block::default();
+    block.set(slot, Some(&Slot::quarantined(Time(1), None)));
+    let block = json!({"apiVersion": "berth.io/v1alpha1", "kind": "IPBlock", "metadata": {"name": block_name(&key)},
+        "spec": to_spec(&key, &block)});
+    world.apply(&block.to_string());
+    for name in ["seen", "unseen"] {
+        let address = if name == "seen" { "10.9.0.33" } else { "10.9.0.34" };
+        world.apply(&format!(
+            "{{apiVersion: berth.io/v1alpha1, kind: IPReservation, metadata: {{name: {name}}}, spec: {{addresses: [{address}]}}}}"
+        ));
+    }
+    let _controller = world.controller("r1", &[]);
+    for name in ["ipreservation/seen", "ipreservation/unseen"] {
+        until("the finalizer", || world.field(name, ".metadata.finalizers").contains("berth.io/in-use").then_some(()));
+        world.plane.kubectl_ok(&["delete", name, "--wait=false"]).unwrap();
+    }
+    let gone = |name: &str| world.field(name, ".metadata.uid").is_empty();
+    until("the one that nobody is seen in to go", || gone("ipreservation/unseen").then_some(()));
+    until("the event that names the address", || {
+        let events = world.plane.kubectl_ok(&["get", "events", "-A"]).unwrap();
+        (events.contains("StillInUse") && events.contains("10.9.0.33 by quarantine")).then_some(())
+    });
+    assert!(!gone("ipreservation/seen"));
+    world.plane.kubectl_ok(&["delete", "ipblock", &block_name(&key)]).unwrap();
+    until("the other to go", || gone("ipreservation/seen").then_some(()));
 }
 
 #[test]

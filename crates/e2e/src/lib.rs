@@ -28,6 +28,8 @@ pub use netns::Netns;
 pub use plugin::{Call, Ran};
 pub use segment::Segment;
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,6 +52,25 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A file, and which one a program sees it in the place of.
+pub type Instead = (PathBuf, PathBuf);
+
+/// The words of a command that runs a program which sees files in the place of others, as nobody else does. The program
+/// has the process ID of the command. Needs root and `unshare` if there are any files.
+#[must_use]
+pub fn seeing(program: &Path, files: &[Instead]) -> Vec<OsString> {
+    if files.is_empty() {
+        return vec![program.into()];
+    }
+    let script = "while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || exit 1; shift 2; done; shift; exec \"$@\"";
+    let mut words: Vec<OsString> = ["unshare", "--mount", "sh", "-c", script, "sh"].map(OsString::from).into();
+    for (file, over) in files {
+        words.extend([file.into(), over.into()]);
+    }
+    words.extend(["--".into(), program.into()]);
+    words
 }
 
 /// Runs a command to its end, whatever that is.

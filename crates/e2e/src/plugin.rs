@@ -1,7 +1,7 @@
 //! One call of a CNI plugin, as a runtime makes it.
 
-use crate::binaries;
 use crate::netns::Netns;
+use crate::{Instead, binaries, seeing};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 pub struct Call {
     program: PathBuf,
     inside: Option<PathBuf>,
+    sees: Vec<Instead>,
     environment: Vec<(&'static str, String)>,
 }
 
@@ -28,7 +29,7 @@ impl Call {
             ("CNI_PATH", "/usr/lib/cni"),
         ];
         let environment = environment.map(|(key, value)| (key, value.to_owned())).to_vec();
-        Self { program: binaries::berth_cni().to_owned(), inside: None, environment }
+        Self { program: binaries::berth_cni().to_owned(), inside: None, sees: Vec::new(), environment }
     }
 
     /// The same with a variable set.
@@ -66,6 +67,13 @@ impl Call {
         self.env("CNI_NETNS", container.path().display().to_string())
     }
 
+    /// The same call of a plugin that sees files in the place of others.
+    #[must_use]
+    pub fn seeing(mut self, files: &[Instead]) -> Self {
+        self.sees = files.to_vec();
+        self
+    }
+
     /// Makes the call with a configuration on stdin.
     #[must_use]
     pub fn run(&self, config: &Value) -> Ran {
@@ -78,14 +86,12 @@ impl Call {
     /// If the plugin cannot be executed, or a signal ends it.
     #[must_use]
     pub fn run_bytes(&self, stdin: &[u8]) -> Ran {
-        let mut command = match &self.inside {
-            None => Command::new(&self.program),
-            Some(netns) => {
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net={}", netns.display())).arg(&self.program);
-                command
-            }
-        };
+        let mut words = seeing(&self.program, &self.sees);
+        if let Some(netns) = &self.inside {
+            words.splice(0..0, ["nsenter".into(), format!("--net={}", netns.display()).into()]);
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         // The plugins above look for iptables.
         command
             .env_clear()

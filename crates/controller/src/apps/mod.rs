@@ -2,8 +2,6 @@
 
 mod workloads;
 
-pub(crate) use workloads::gvk;
-
 use crate::events::Events;
 use crate::facts::Record;
 use crate::leader::Seat;

@@ -1,14 +1,14 @@
 //! What makes pods: Kubernetes' own workloads, watched from the start, and any other kind as soon as a pod of it asks.
 
+use crate::kinds::{self, Found, gvk};
 use berth_core::apps::application::group;
 use berth_core::apps::{Controller, Identity, Workload};
 use berth_dialects::native::pod::ASKING;
-use berth_dialects::native::workload::{Found, workload};
+use berth_dialects::native::workload::{self, workload};
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
 use berth_kube::watch::{Bell, Changes, Key, Mirror};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube::discovery::{self, Scope};
+use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::watcher::Config;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,15 +97,13 @@ impl Workloads {
             if self.kinds.iter().any(known) || lately {
                 continue;
             }
-            match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk(api_version, kind))) {
-                Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
-                    let scales =
-                        capabilities.subresources.iter().any(|(own, _)| own.plural.rsplit('/').next() == Some("scale"));
+            match kinds::find(&self.cluster, api_version, kind) {
+                Ok(Some(Found { resource, scales })) => {
                     info!(kind, api_version, scales, "pods of this kind ask for pools of their own: watching it");
                     self.follow(api_version, kind, resource, scales);
                     self.failed.remove(&key);
                 }
-                Ok(_) => drop(self.failed.insert(key, now)),
+                Ok(None) => drop(self.failed.insert(key, now)),
                 Err(error) => {
                     debug!(kind, api_version, %error, "cannot find out about a kind");
                     self.failed.insert(key, now);
@@ -142,11 +140,8 @@ impl Workloads {
         if kind.scales && !workload.interfaces.is_empty() {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.cluster.client().clone(), &who.namespace, &kind.resource);
-            match self.cluster.wait(api.get_scale(&who.name)) {
-                Ok(scale) => {
-                    let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or(0);
-                    workload.replicas = u32::try_from(replicas).ok();
-                }
+            match kinds::scale(&self.cluster, &api, &who.name) {
+                Ok(replicas) => workload.replicas = u32::try_from(replicas).ok(),
                 Err(error) => debug!(%who, %error, "cannot read the scale"),
             }
         }
@@ -172,13 +167,11 @@ impl Workloads {
         let resource = match self.of(who) {
             Some(kind) if !kind.mirror.is_synced() => return false,
             Some(kind) => kind.resource.clone(),
-            None => {
-                match self.cluster.wait(discovery::pinned_kind(self.cluster.client(), &gvk(api_version, &who.kind))) {
-                    Ok((resource, _)) => resource,
-                    // A kind that is not there any more tells nothing: it may be about to come back.
-                    Err(_) => return false,
-                }
-            }
+            None => match kinds::find(&self.cluster, api_version, &who.kind) {
+                Ok(Some(found)) => found.resource,
+                // A kind that is not there any more tells nothing: it may be about to come back.
+                Ok(None) | Err(_) => return false,
+            },
         };
         let api: Api<DynamicObject> = Api::namespaced_with(self.cluster.client().clone(), &who.namespace, &resource);
         matches!(self.cluster.wait(api.get_metadata_opt(&who.name)), Ok(None))
@@ -214,11 +207,6 @@ impl Kind {
     }
 }
 
-pub(crate) fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    GroupVersionKind::gvk(group, version, kind)
-}
-
 /// What is kept of an object. A controller in between is of interest only if its pods ask for something.
 fn read(api_version: &str, kind: &str, object: DynamicObject) -> Option<Kept> {
     let uid = object.metadata.uid.clone().unwrap_or_default();
@@ -227,14 +215,14 @@ fn read(api_version: &str, kind: &str, object: DynamicObject) -> Option<Kept> {
     value["apiVersion"] = api_version.into();
     value["kind"] = kind.into();
     match workload(&value, None, None) {
-        Ok(Found::Application(mut workload)) => {
+        Ok(workload::Found::Application(mut workload)) => {
             if going && !workload.keep {
                 // Its pods go, and no new ones come.
                 workload.replicas = Some(0);
             }
             Some(Kept::Application(workload))
         }
-        Ok(Found::Part { uid, namespace, of }) => {
+        Ok(workload::Found::Part { uid, namespace, of }) => {
             let Controller { group, kind, name, .. } = of;
             asks(&value).then_some(Kept::Part { uid, of: Identity { group, kind, namespace, name } })
         }

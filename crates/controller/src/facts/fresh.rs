@@ -2,15 +2,14 @@
 
 use super::Look;
 use super::mirrors::Mirrors;
+use super::owners::{self, Owners};
 use super::read::{self, Ordinals, PodFacts};
-use crate::apps::gvk;
 use berth_core::reclaim::{Keeper, Node, Pod};
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::discovery;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -24,10 +23,11 @@ pub(crate) struct Fresh<'a> {
     /// All pods, if they were listed.
     listed: Option<HashMap<(String, String), PodFacts>>,
     nodes: RefCell<HashMap<String, Node>>,
+    owners: Owners<'a>,
 }
 
 impl Fresh<'_> {
-    /// Nobody knows who made the pod; without its namespace nobody makes it again.
+    /// Nobody knows whether the pod is made again; without its namespace nobody makes it again.
     fn without_owner(&self, namespace: &str) -> Keeper {
         let api: Api<api::Namespace> = Api::all(self.cluster.client().clone());
         match self.cluster.wait(api.get_opt(namespace)) {
@@ -44,7 +44,7 @@ impl<'a> Fresh<'a> {
     /// If they are so many that they are listed, and cannot be.
     pub(crate) fn new(cluster: &'a Cluster, mirrors: &'a Mirrors, pods: usize) -> Result<Self, CallError> {
         let listed = if pods > MANY { Some(list(cluster)?) } else { None };
-        Ok(Self { cluster, mirrors, listed, nodes: RefCell::default() })
+        Ok(Self { cluster, mirrors, listed, nodes: RefCell::default(), owners: Owners::new(cluster) })
     }
 }
 
@@ -94,31 +94,20 @@ impl Look for Fresh<'_> {
     }
 
     fn will_return(&self, namespace: &str, pod: &str) -> Keeper {
-        let Some(owner) = self.mirrors.owner(namespace, pod).filter(|owner| owner.kind == "StatefulSet") else {
+        let Some(owner) = self.mirrors.owner(namespace, pod) else { return self.without_owner(namespace) };
+        if owners::is_of_others(&owner) {
+            let keeper = self.owners.want(namespace, &owner, pod);
+            return if keeper == Keeper::Unknown { self.without_owner(namespace) } else { keeper };
+        }
+        if owner.kind != "StatefulSet" {
             return self.without_owner(namespace);
-        };
-        let want = |found: Result<Option<Ordinals>, CallError>| match found {
-            Ok(Some(set)) => set.want(&owner.name, pod),
+        }
+        let api: Api<StatefulSet> = Api::namespaced(self.cluster.client().clone(), namespace);
+        match self.cluster.wait(api.get_opt(&owner.name)) {
+            Ok(Some(set)) => Ordinals::read(&set).want(&owner.name, pod),
             Ok(None) => Keeper::NotWanted,
             Err(_) => Keeper::Unknown,
-        };
-        if owner.is_of_kubernetes() {
-            let api: Api<StatefulSet> = Api::namespaced(self.cluster.client().clone(), namespace);
-            let found = self.cluster.wait(api.get_opt(&owner.name));
-            return want(found.map(|set| set.as_ref().map(Ordinals::read)));
         }
-        let kind = gvk(&owner.api_version, &owner.kind);
-        let client = self.cluster.client();
-        // A kind that is not there any more tells nothing: it may be about to come back.
-        let Ok((resource, _)) = self.cluster.wait(discovery::pinned_kind(client, &kind)) else {
-            return Keeper::Unknown;
-        };
-        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-        let found = self.cluster.wait(api.get_opt(&owner.name));
-        want(found.map(|object| {
-            let value = object.and_then(|object| serde_json::to_value(object).ok());
-            value.as_ref().map(Ordinals::of_any)
-        }))
     }
 
     fn claim(&self, namespace: &str, name: &str) -> Keeper {

@@ -1,6 +1,7 @@
 //! Copies of what the API server has, kept by watches.
 
 use super::Look;
+use super::owners;
 use super::read::{self, EndpointRecord, Ordinals, PodFacts, Record};
 use berth_core::reclaim::{Keeper, Node, Pod};
 use berth_dialects::native::endpoint::{EndpointOwner, EndpointSpec};
@@ -23,9 +24,10 @@ pub(crate) struct Mirrors {
     pub(crate) namespaces: Mirror<()>,
     pub(crate) sets: Mirror<Ordinals>,
     pub(crate) endpoints: Mirror<EndpointSpec>,
-    /// IPPools, IPSubnets and IPClaims, without their specs.
+    /// IPPools, IPSubnets, IPReservations and IPClaims, without their specs.
     pub(crate) pools: Mirror<Record>,
     pub(crate) subnets: Mirror<Record>,
+    pub(crate) reservations: Mirror<Record>,
     pub(crate) claims: Mirror<Record>,
 }
 
@@ -81,6 +83,7 @@ impl Mirrors {
             endpoints: Mirror::new(cluster, ("IPEndpoint", endpoints), all(), bell, |object| Some(object.spec)),
             pools: records("IPPool"),
             subnets: records("IPSubnet"),
+            reservations: records("IPReservation"),
             claims: records("IPClaim"),
         }
     }
@@ -94,6 +97,7 @@ impl Mirrors {
         self.endpoints.wait_for_sync()?;
         self.pools.wait_for_sync()?;
         self.subnets.wait_for_sync()?;
+        self.reservations.wait_for_sync()?;
         self.claims.wait_for_sync()
     }
 
@@ -124,12 +128,12 @@ impl Look for Mirrors {
             return Keeper::NotWanted;
         }
         let Some(owner) = self.owner(namespace, pod) else { return Keeper::Unknown };
-        if !self.sets.is_synced() || owner.kind != "StatefulSet" {
-            return Keeper::Unknown;
-        }
-        if !owner.is_of_kubernetes() {
+        if owners::is_of_others(&owner) {
             // Not watched here; the server is asked when it comes to it.
             return Keeper::NotWanted;
+        }
+        if !self.sets.is_synced() || owner.kind != "StatefulSet" {
+            return Keeper::Unknown;
         }
         self.sets.get(namespace, &owner.name).map_or(Keeper::NotWanted, |set| set.want(&owner.name, pod))
     }

@@ -5,6 +5,7 @@
 
 mod fresh;
 mod mirrors;
+mod owners;
 mod read;
 
 pub(crate) use fresh::Fresh;

@@ -64,6 +64,12 @@ impl PodFacts {
         self.routing.as_ref().and_then(|own| pod::routes_of(own, ifname).ok()).unwrap_or_default()
     }
 
+    /// Whether it belongs to this controller and is there to stay.
+    pub(crate) fn stays_with(&self, kind: &str, name: &str) -> bool {
+        let own = self.controller.as_ref().is_some_and(|(of, called)| of == kind && called == name);
+        own && !self.life.ended && self.life.deadline.is_none()
+    }
+
     /// What a holder that names this pod by name and UID is to make of it.
     pub(crate) fn seen_by(&self, uid: &str) -> Pod {
         // What is kept for a pod that is away names none: whoever has the name then is meant, if it asks for addresses.
@@ -103,7 +109,7 @@ pub(crate) fn node(node: &api::Node) -> Node {
     if ready { Node::Ready } else { Node::Silent }
 }
 
-/// Which pods a StatefulSet has.
+/// Which pods a StatefulSet has, or whoever else numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ordinals {
     pub(crate) start: i64,
@@ -120,12 +126,14 @@ impl Ordinals {
         Self { start: start.into(), replicas: replicas.into() }
     }
 
-    /// The same of any object that numbers its pods as a StatefulSet does.
-    pub(crate) fn of_any(object: &Value) -> Self {
-        let number = |value: &Value, absent| value.as_i64().unwrap_or(absent);
+    /// The same of an object of any kind, with what its `scale` says; `None` if nobody can tell. A StatefulSet of whatever
+    /// group says it as Kubernetes' own do.
+    pub(crate) fn of_any(kind: &str, object: &Value, scale: Option<i32>) -> Option<Self> {
+        let spec = &object["spec"];
+        let said = || (kind == "StatefulSet").then(|| spec["replicas"].as_i64().unwrap_or(1));
         let going = object["metadata"]["deletionTimestamp"].is_string();
-        let replicas = if going { 0 } else { number(&object["spec"]["replicas"], 1) };
-        Self { start: number(&object["spec"]["ordinals"]["start"], 0), replicas }
+        let replicas = if going { 0 } else { scale.map(i64::from).or_else(said)? };
+        Some(Self { start: spec["ordinals"]["start"].as_i64().unwrap_or(0), replicas })
     }
 
     /// Whether it will make a pod of this name again.
@@ -247,7 +255,6 @@ mod tests {
         let two = json!({"metadata": {}, "spec": {"replicas": 2, "ordinals": {"start": 3},
             "selector": {}, "serviceName": "", "template": {}}});
         assert_eq!(set(two.clone()), Ordinals { start: 3, replicas: 2 });
-        assert_eq!(Ordinals::of_any(&two), Ordinals { start: 3, replicas: 2 });
         let ordinals = set(two);
         for (name, keeper) in [
             ("db-2", Keeper::NotWanted),
@@ -259,7 +266,33 @@ mod tests {
         ] {
             assert_eq!(ordinals.want("db", name), keeper, "{name}");
         }
+    }
+
+    #[test]
+    fn an_object_of_any_kind_wants_what_its_scale_says() {
+        let two = json!({"metadata": {}, "spec": {"replicas": 2, "ordinals": {"start": 3}}});
+        let read = |kind: &str, scale| Ordinals::of_any(kind, &two, scale);
+        assert_eq!(read("StatefulSet", None), Some(Ordinals { start: 3, replicas: 2 }));
+        assert_eq!(read("StatefulSet", Some(4)), Some(Ordinals { start: 3, replicas: 4 }));
+        assert_eq!(read("CloneSet", Some(0)), Some(Ordinals { start: 3, replicas: 0 }));
+        assert_eq!(read("CloneSet", None), None, "what its replicas are is its own business");
         let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"replicas": 2}});
-        assert_eq!(Ordinals::of_any(&going).replicas, 0);
+        for kind in ["StatefulSet", "CloneSet"] {
+            assert_eq!(Ordinals::of_any(kind, &going, Some(2)), Some(Ordinals { start: 0, replicas: 0 }), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_ends_or_belongs_to_another_does_not_stay() {
+        let owner = json!({"apiVersion": "x.io/v1", "kind": "CloneSet", "name": "web", "uid": "u", "controller": true});
+        let owned = |deleted: Value, phase: &str| {
+            let metadata = json!({"name": "web-0", "ownerReferences": [owner], "deletionTimestamp": deleted});
+            pod(json!({"metadata": metadata, "status": {"phase": phase}}))
+        };
+        let alive = owned(Value::Null, "Running");
+        assert!(alive.stays_with("CloneSet", "web") && owned(Value::Null, "Pending").stays_with("CloneSet", "web"));
+        assert!(!alive.stays_with("CloneSet", "other") && !alive.stays_with("Plain", "web"));
+        assert!(!owned(Value::Null, "Failed").stays_with("CloneSet", "web"));
+        assert!(!owned(json!("2026-01-01T00:00:00Z"), "Running").stays_with("CloneSet", "web"));
     }
 }

@@ -20,9 +20,18 @@ pub(super) struct Suspect {
     pub(super) only_forget: bool,
 }
 
+/// Since when one has been suspected, and what came of it.
+#[derive(Clone, Debug)]
+struct Case {
+    suspect: Suspect,
+    since: Instant,
+    /// Whether the server knew better when it was asked.
+    refuted: bool,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(HashMap<BlockKey, BTreeMap<u8, (Suspect, Instant)>>);
+pub(super) struct Suspects(HashMap<BlockKey, BTreeMap<u8, Case>>);
 
 impl Suspects {
     /// What a look at a block found; what is not found again is no longer suspected.
@@ -32,43 +41,44 @@ impl Suspects {
             return;
         }
         let before = self.0.remove(key).unwrap_or_default();
-        let since = |suspect: &Suspect| match before.get(&suspect.slot) {
-            Some((known, since)) if known == suspect => *since,
-            _ => now,
+        let case = |suspect: Suspect| match before.get(&suspect.slot) {
+            Some(known) if known.suspect == suspect => known.clone(),
+            _ => Case { suspect, since: now, refuted: false },
         };
-        let found = found.into_iter().map(|suspect| (suspect.slot, (suspect.clone(), since(&suspect)))).collect();
+        let found = found.into_iter().map(|suspect| (suspect.slot, case(suspect))).collect();
         self.0.insert(key.clone(), found);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Case> {
+        self.0.values().flat_map(BTreeMap::values)
     }
 
     /// Those that have been so for long enough.
     pub(super) fn due(&self, times: &Times, now: Instant) -> Vec<Suspect> {
-        let all = self.0.values().flat_map(BTreeMap::values);
-        let is_due =
-            |suspect: &Suspect, since: Instant| times.of(suspect.class).is_some_and(|time| since + time <= now);
-        all.filter(|(suspect, since)| is_due(suspect, *since)).map(|(suspect, _)| suspect.clone()).collect()
+        let is_due = |case: &&Case| times.of(case.suspect.class).is_some_and(|time| case.since + time <= now);
+        self.all().filter(is_due).map(|case| case.suspect.clone()).collect()
     }
 
     /// The server knows better: the time of these begins anew, and is never short, so that it is not asked for ever.
     pub(super) fn refute(&mut self, suspects: &[Suspect], now: Instant) {
         for Suspect { key, slot, .. } in suspects {
-            if let Some((_, since)) = self.0.get_mut(key).and_then(|block| block.get_mut(slot)) {
-                *since = now + AT_LEAST;
+            if let Some(case) = self.0.get_mut(key).and_then(|block| block.get_mut(slot)) {
+                (case.since, case.refuted) = (now + AT_LEAST, true);
             }
         }
     }
 
     /// How long until the next is due; `None` if none will be.
     pub(super) fn next_due(&self, times: &Times, now: Instant) -> Option<Duration> {
-        let all = self.0.values().flat_map(BTreeMap::values);
-        all.filter_map(|(suspect, since)| Some((*since + times.of(suspect.class)?).saturating_duration_since(now)))
-            .min()
+        let due = |case: &Case| Some((case.since + times.of(case.suspect.class)?).saturating_duration_since(now));
+        self.all().filter_map(due).min()
     }
 
-    /// How many there are, by class.
+    /// How many there are, by class: without those that the server knows better about, which nobody has to look after.
     pub(super) fn count(&self) -> BTreeMap<Class, u64> {
         let mut count = BTreeMap::new();
-        for (suspect, _) in self.0.values().flat_map(BTreeMap::values) {
-            *count.entry(suspect.class).or_default() += 1;
+        for case in self.all().filter(|case| !case.refuted) {
+            *count.entry(case.suspect.class).or_default() += 1;
         }
         count
     }
@@ -118,7 +128,9 @@ mod tests {
         let one = suspect("u1", Class::NodeGone);
         suspects.look(&one.key, vec![one.clone()], start);
         assert_eq!(suspects.due(&times, start), std::slice::from_ref(&one));
+        assert_eq!(suspects.count()[&Class::NodeGone], 1);
         suspects.refute(std::slice::from_ref(&one), start);
+        assert!(suspects.count().is_empty());
         suspects.look(&one.key, vec![one.clone()], start + AT_LEAST / 2);
         assert!(suspects.due(&times, start + AT_LEAST / 2).is_empty());
         assert_eq!(suspects.next_due(&times, start), Some(AT_LEAST));

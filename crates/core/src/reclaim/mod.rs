@@ -63,7 +63,7 @@ pub enum Keeper {
     Unknown,
     /// It will come back.
     Wanted,
-    /// It will not: the StatefulSet has fewer replicas or is gone.
+    /// It will not: whoever made it wants fewer, or is gone.
     NotWanted,
     /// The claim is gone.
     NoClaim,

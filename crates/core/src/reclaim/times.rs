@@ -19,7 +19,7 @@ pub enum Class {
     NodeOutOfService,
     /// Its node is gone.
     NodeGone,
-    /// It is kept for a pod of a StatefulSet that has fewer replicas now, is gone, or needs none for it.
+    /// It is kept for a pod of a StatefulSet or its like that has fewer replicas now, is gone, or needs none for it.
     NotComingBack,
     /// It is kept for a claim that is gone.
     ClaimGone,

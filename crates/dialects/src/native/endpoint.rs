@@ -1,5 +1,8 @@
 //! IPEndpoint: what one pod holds, under the pod's name. Derived from blocks and never the truth about an address; it is
 //! how the address of a sticky pod is found again, and what people look at.
+//!
+//! Fields that are not known here are let be: a newer version may have written them, and a record that cannot be read would
+//! keep everybody from all the others.
 
 use super::net::{DnsSpec, RouteSpec};
 use berth_core::ipam::{Given, Outcome};
@@ -9,7 +12,7 @@ use utoipa::ToSchema;
 
 /// What one pod holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct EndpointSpec {
     /// UID of the pod: a pod of the same name that came later is another one. Empty if nobody knows it any more, because
     /// the record was made anew while the pod was away.
@@ -25,8 +28,8 @@ pub struct EndpointSpec {
 }
 
 /// The controller of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct EndpointOwner {
     /// Group and version, e.g. `apps/v1`.
     pub api_version: String,
@@ -46,7 +49,7 @@ impl EndpointOwner {
 
 /// One interface of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct EndpointInterface {
     /// Name of the interface inside the pod.
     pub name: String,
@@ -81,7 +84,7 @@ impl EndpointInterface {
 
 /// One address of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct EndpointAddress {
     /// The address with the prefix length of its subnet.
     #[schema(example = "10.0.0.5/24")]
@@ -117,5 +120,9 @@ mod tests {
         });
         let spec: EndpointSpec = serde_json::from_value(full.clone()).expect("reads");
         assert_eq!(serde_json::to_value(&spec).expect("writes"), full);
+        let mut newer = full;
+        (newer["since"], newer["owner"]["uid"]) = (json!("2030-01-01"), json!("u"));
+        (newer["interfaces"][0]["mac"], newer["interfaces"][0]["addresses"][0]["vlan"]) = (json!("02::"), json!(7));
+        assert_eq!(serde_json::from_value::<EndpointSpec>(newer).expect("reads what a newer one wrote"), spec);
     }
 }

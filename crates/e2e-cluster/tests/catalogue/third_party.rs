@@ -2,6 +2,7 @@
 
 use crate::pools;
 use crate::subnets::{app_pools, sizes_of};
+use berth_core::block::State;
 use berth_e2e_cluster::Case;
 use berth_e2e_cluster::third_party::THIRD_PARTY;
 use serde_json::json;
@@ -21,16 +22,30 @@ fn t00001_and_t00003_pods_of_a_third_party_get_addresses_of_a_pool_and_give_them
     }
     case.sane(&[&case.namespace]);
     assert_eq!(case.used(), 6);
-    // Fewer: what was kept for the pod that does not come back is free by and by, while the others keep theirs.
-    let owner = case.run_third_party("StatefulSet", "statefulset", 1, &asks);
-    case.until("one pod", || case.reconcile_numbered("statefulset", &owner, 1, &asks));
-    case.until_used(5);
-    // Gone: nothing is kept, and the endpoints are gone too.
-    case.try_delete(THIRD_PARTY, "StatefulSet", Some(&case.namespace), "statefulset").unwrap();
-    case.until("no pod", || case.reconcile_numbered("statefulset", &owner, 0, &asks));
+    let shrink = |kind: &str| {
+        let name = kind.to_lowercase();
+        let owner = case.run_third_party(kind, &name, 1, &asks);
+        case.until("one pod", || case.reconcile_numbered(&name, &owner, 1, &asks));
+    };
+    let remove = |kind: &str| {
+        let name = kind.to_lowercase();
+        case.try_delete(THIRD_PARTY, kind, Some(&case.namespace), &name).unwrap();
+        case.until("no pod", || case.reconcile_numbered(&name, &json!([]), 0, &asks));
+    };
+    let kept = |pod: &str| case.holders().values().any(|(state, holder)| *state == State::Held && holder.pod == pod);
+    // Fewer: what was kept for the pod that does not come back is free by and by, while the others keep theirs. Nobody can
+    // tell how many pods the kind without a `scale` wants: it keeps all.
+    ["Plain", "CloneSet", "StatefulSet"].into_iter().for_each(shrink);
     case.until_used(4);
-    let endpoint = || case.get("berth.io/v1alpha1", "IPEndpoint", Some(&case.namespace), "statefulset-0");
-    case.until("the endpoint to go", || endpoint().is_none());
+    assert!(kept("plain-1") && !kept("cloneset-1") && !kept("statefulset-1"), "{:?}", case.holders());
+    // Gone: nothing is kept, and the endpoints are gone too.
+    for (kind, left) in [("StatefulSet", 3), ("CloneSet", 2), ("Plain", 0)] {
+        remove(kind);
+        case.until_used(left);
+        let name = format!("{}-0", kind.to_lowercase());
+        let endpoint = || case.get("berth.io/v1alpha1", "IPEndpoint", Some(&case.namespace), &name);
+        case.until("the endpoint to go", || endpoint().is_none());
+    }
     case.sane(&[&case.namespace]);
 }
 
