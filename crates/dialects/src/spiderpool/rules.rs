@@ -1,6 +1,7 @@
 //! What is refused of these kinds, beside what the core says of all pools and subnets. A pool and a subnet belong together
 //! by their CIDR alone, so the CIDRs of two are the same or have nothing in common.
 
+use super::plot::written;
 use super::{GROUP, POOL, SUBNET};
 use crate::object::Object;
 use berth_core::addr::{Cidr, RangeSet};
@@ -97,11 +98,10 @@ pub fn clash<'a>(subnet: &Subnet, before: Option<&Subnet>, pools: impl IntoItera
         }
         let known = before.map(|before| beyond(pool, before)).unwrap_or_default();
         let lost = beyond(pool, subnet).difference(&known);
-        let range = lost.ranges().first()?;
-        let reason = format!(
-            "{} has {range}, which would not be in it; list it here, or take it from the pool first",
-            pool.title()
-        );
+        let range = written(lost.ranges().get(..1)?).concat();
+        let whose = pool.title();
+        let reason =
+            format!("{whose} has {range}, which would not be in it; list it here, or take it from the pool first");
         Some(Fault { breach: Breach::Field, object: subnet.title(), field: "spec.ips".to_owned(), reason })
     })
 }
