@@ -1,4 +1,4 @@
-//! Admission of Berth's own kinds.
+//! Admission of Berth's own kinds and Spiderpool's.
 //!
 //! Nothing that keeps addresses unique depends on it: blocks are changed by compare-and-swap, the schema's own rules
 //! refuse what can be told from one object, and who is accepted is decided after the fact by everybody who reads the
@@ -8,12 +8,14 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`review`] | one request and what is known, to an answer; pure |
+//! | [`defaulting`] | one request and what is known, to what the object lacks |
 //! | [`certificates`] | its own authority and certificate, renewed with an overlap; pure but for the making of keys |
 //! | [`keeper`] | keeps them in a Secret that all replicas share, publishes and serves them |
-//! | [`registration`] | the ValidatingWebhookConfiguration, and the bundle in it |
+//! | [`registration`] | the webhook configurations, and the bundle in them |
 //! | [`serve`] | HTTPS, with a certificate that is changed while it runs |
 
 pub mod certificates;
+pub mod defaulting;
 pub mod keeper;
 pub mod registration;
 pub mod review;

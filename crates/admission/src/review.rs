@@ -27,6 +27,9 @@ pub struct View<'a> {
 pub trait Cluster: Send + Sync + 'static {
     /// Looks at everything at once.
     fn with<R>(&self, look: impl FnOnce(&View<'_>) -> R) -> R;
+
+    /// The UID that a SpiderSubnet has at this moment, unless it is on its way out or cannot be asked for.
+    fn subnet_uid(&self, name: &str) -> Option<String>;
 }
 
 /// What differs from cluster to cluster.
@@ -120,8 +123,9 @@ pub fn review(request: &Request, view: &View<'_>, options: &Options) -> Answer {
     let verdict = match (request.operation, &old, &new) {
         (Operation::Create, _, Some(new)) => made(new, view, &mut warnings),
         (Operation::Update, Some(old), Some(new)) if old.spec != new.spec => {
-            reserved_for_controller(old, new, &request.user_info, options)
-                .and_then(|()| changed(old, new, view, &mut warnings))
+            let is_controller = options.controller.as_ref().is_none_or(|own| *own == request.user_info.username);
+            let allowed = if is_controller { Ok(()) } else { for_everybody(old, new, request) };
+            allowed.and_then(|()| changed(old, new, view, &mut warnings))
         }
         (Operation::Delete, Some(old), _) => may_go(old, view),
         // Nothing changes that matters, or it is of no kind that is looked at.
@@ -134,12 +138,8 @@ fn made(new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(),
     let config = view.ipam.config();
     match lower(new)? {
         Lowered::Pool(pool) => {
-            // A pool of another system may be made first and get its addresses later.
-            if pool.ranges.is_empty() && pool.object != POOL_OBJECT {
-                return Ok(());
-            }
             let pool = within_subnet(pool, config);
-            unless(&[], config.pool_faults(&pool), warnings)?;
+            unless(&[], pool_faults(new, &pool, config), warnings)?;
             let other = config.pools.get(&pool.name).filter(|other| other.object != pool.object);
             fault(other.map(|other| name_taken(&pool.title(), &other.title())))?;
             fault(spiderpool::askew(&pool, config))?;
@@ -150,38 +150,40 @@ fn made(new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(),
             let other = config.subnets.get(&subnet.name).filter(|other| other.object != subnet.object);
             fault(other.map(|other| name_taken(&subnet.title(), &other.title())))?;
             fault(config.subnet_overlap(&subnet))?;
-            has_its_pools(&subnet, config)
+            fault(clash(&subnet, None, config))
         }
         Lowered::Reservation(_) => Ok(()),
         Lowered::Claim(claim) => unclaimed(&claim, &[], view),
     }
 }
 
-fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(), Error> {
-    spiderpool::keeps_identity(old, new)?;
-    let before = lower(old);
-    let after = match lower(new) {
-        Ok(after) => after,
+fn changed(before: &Object, after: &Object, view: &View<'_>, warnings: &mut Vec<String>) -> Result<(), Error> {
+    spiderpool::keeps_identity(before, after)?;
+    let old = lower(before);
+    let new = match lower(after) {
+        Ok(new) => new,
         // It made no sense before either, so nothing gets worse.
-        Err(_) if before.is_err() => return Ok(()),
+        Err(_) if old.is_err() => return Ok(()),
         Err(error) => return Err(error),
     };
-    let Ok(before) = before else { return made(new, view, warnings) };
+    let Ok(old) = old else { return made(after, view, warnings) };
     let config = view.ipam.config();
-    match (before, after) {
+    match (old, new) {
         (Lowered::Pool(old), Lowered::Pool(new)) => {
             let (old, new) = (within_subnet(old, config), within_subnet(new, config));
-            if new.ranges.is_empty() && new.object != POOL_OBJECT {
-                let mut next = config.clone();
-                next.pools.remove(&old.name);
-                return view.ipam.keeps(&old, old.subnet.as_ref().and_then(|name| config.subnets.get(name)), &next);
+            unless(&pool_faults(before, &old, config), pool_faults(after, &new, config), warnings)?;
+            if old.ranges.is_empty() {
+                fault(spiderpool::askew(&new, config))?;
             }
-            unless(&config.pool_faults(&old), config.pool_faults(&new), warnings)?;
             let gained =
                 if old.network == new.network { addresses(&new).difference(&addresses(&old)) } else { addresses(&new) };
             fault(config.pool_overlap(&new, &gained))?;
             let mut next = config.clone();
-            next.pools.insert(new.name.clone(), new);
+            if has_no_addresses(&new) {
+                next.pools.remove(&new.name);
+            } else {
+                next.pools.insert(new.name.clone(), new);
+            }
             view.ipam.keeps(&old, old.subnet.as_ref().and_then(|name| config.subnets.get(name)), &next)
         }
         (Lowered::Subnet(old), Lowered::Subnet(new)) => {
@@ -189,9 +191,7 @@ fn changed(old: &Object, new: &Object, view: &View<'_>, warnings: &mut Vec<Strin
             if (&old.network, old.cidr) != (&new.network, new.cidr) {
                 fault(config.subnet_overlap(&new))?;
             }
-            if old.available != new.available {
-                has_its_pools(&new, config)?;
-            }
+            fault(clash(&new, Some(&old), config))?;
             let mut next = config.clone();
             next.subnets.insert(new.name.clone(), new);
             // Its gateway is left out of its pools.
@@ -216,10 +216,8 @@ pub fn may_go(object: &Object, view: &View<'_>) -> Result<(), Error> {
             next.pools.remove(&pool.name);
             view.ipam.keeps(&pool, pool.subnet.as_ref().and_then(|name| config.subnets.get(name)), &next)
         }
-        Lowered::Subnet(subnet) => {
-            in_use(object.title(), cut_from(&subnet, view).map(|pool| format!("IPPool {:?}", pool.name)))
-        }
-        Lowered::Reservation(reservation) => view.ipam.frees(&reservation),
+        Lowered::Subnet(subnet) => in_use(object.title(), cut_from(&subnet, view).map(Pool::title)),
+        Lowered::Reservation(reservation) => view.ipam.frees(&reservation, &object.title()),
         Lowered::Claim(claim) => {
             let users = view.ipam.active_of_identity(&claim.identity);
             in_use(object.title(), users.into_iter().map(|(address, holder)| format!("{address} by {holder}")))
@@ -253,20 +251,22 @@ fn name_taken(object: &str, other: &str) -> Fault {
     Fault { breach: Breach::Field, object: object.to_owned(), field: "metadata.name".to_owned(), reason }
 }
 
-/// Whether a subnet that says which addresses pools may have leaves those to them that they have.
-fn has_its_pools(subnet: &Subnet, config: &Config) -> Result<(), Error> {
-    let mut next = config.clone();
-    next.subnets.insert(subnet.name.clone(), subnet.clone());
-    let own = |pool: &&Pool| subnet.available.is_some() && pool.object != POOL_OBJECT;
-    for pool in config.pools.values().filter(own).map(|pool| within_subnet(pool.clone(), &next)) {
-        let of_subnet = |fault: &Fault| pool.subnet.as_ref() == Some(&subnet.name) && fault.field == "spec.ranges";
-        if let Some(lost) = next.pool_faults(&pool).into_iter().find(of_subnet) {
-            let reason = format!("{} has addresses that would not be in it: {}", pool.title(), lost.reason);
-            let object = subnet.title();
-            return fault(Some(Fault { breach: Breach::Field, object, field: "spec.ips".to_owned(), reason }));
-        }
+/// A pool of another system may be made first and get its addresses later.
+fn has_no_addresses(pool: &Pool) -> bool {
+    pool.ranges.is_empty() && pool.object != POOL_OBJECT
+}
+
+fn pool_faults(object: &Object, pool: &Pool, config: &Config) -> Vec<Fault> {
+    if has_no_addresses(pool) {
+        return spiderpool::faults_without_addresses(object, pool, config);
     }
-    Ok(())
+    config.pool_faults(pool)
+}
+
+/// That a subnet which says what addresses pools may have does not leave to them what they have.
+fn clash(subnet: &Subnet, before: Option<&Subnet>, config: &Config) -> Option<Fault> {
+    let own = config.pools.values().filter(|pool| subnet.available.is_some() && pool.refused.is_none());
+    spiderpool::clash(subnet, before, own)
 }
 
 /// Refuses for the first fault that was not there before.
@@ -297,20 +297,22 @@ fn unclaimed(claim: &Claim, before: &[std::net::IpAddr], view: &View<'_>) -> Res
     Err(Error::Invalid { field, reason })
 }
 
-/// The ranges of a pool that is made for an application follow its replicas, and are the controller's to change.
-fn reserved_for_controller(old: &Object, new: &Object, user: &User, options: &Options) -> Result<(), Error> {
+/// What nobody but the controller may change: a pool that is made for an application follows its replicas, and what is
+/// on its way out stays as it is.
+fn for_everybody(old: &Object, new: &Object, request: &Request) -> Result<(), Error> {
+    if old.api_version.starts_with(spiderpool::GROUP) && !request.old_object["metadata"]["deletionTimestamp"].is_null()
+    {
+        let reason = "it is being deleted and goes as soon as nothing of it is in use; make another object";
+        return Err(Error::Invalid { field: format!("{}, spec", old.title()), reason: reason.to_owned() });
+    }
     let written = old.spec.get("application").is_some_and(|application| !application.is_null());
     let made_for = written || matches!(lower(old), Ok(Lowered::Pool(pool)) if pool.application.is_some());
-    let same = |field: &str| old.spec.get(field) == new.spec.get(field);
-    if !made_for || options.controller.as_ref().is_none_or(|controller| *controller == user.username) {
-        return Ok(());
-    }
-    for field in ["ranges", "application", "ips", "podAffinity"] {
-        if !same(field) {
+    let same = |field: &&&str| old.spec.get(**field) == new.spec.get(**field);
+    match ["ranges", "application", "ips", "podAffinity"].iter().find(|field| made_for && !same(field)) {
+        None => Ok(()),
+        Some(field) => {
             let reason = "the pool is sized by Berth for its application; change the application, or delete the pool";
-            let field = format!("{}, spec.{field}", old.title());
-            return Err(Error::Invalid { field, reason: reason.to_owned() });
+            Err(Error::Invalid { field: format!("{}, spec.{field}", old.title()), reason: reason.to_owned() })
         }
     }
-    Ok(())
 }

@@ -2,7 +2,8 @@
 //! new one.
 
 use crate::certificates::Pair;
-use crate::review::{Asked, Cluster, Options, review};
+use crate::defaulting::complete;
+use crate::review::{self, Asked, Cluster, Options, review};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
@@ -12,6 +13,7 @@ use axum::{Json, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -93,6 +95,7 @@ pub async fn serve<C: Cluster>(
     let acceptor = TlsAcceptor::from(Arc::new(tls.with_no_client_auth().with_cert_resolver(resolver)));
     let router = Router::new()
         .route("/validate", post(validate::<C>))
+        .route("/default", post(default::<C>))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(middleware::from_fn(in_time))
@@ -150,16 +153,24 @@ async fn in_time(request: Request, next: Next) -> Response {
 }
 
 async fn validate<C: Cluster>(State(shared): State<Arc<Shared<C>>>, Json(asked): Json<Asked>) -> Response {
-    // On a thread that may wait: what is known may be behind a lock, or the server may have to be asked for the rest, and
-    // the threads that requests come in on are those that bring its answers.
-    let reviewed = tokio::task::spawn_blocking(move || {
-        let answer = shared.cluster.with(|view| review(&asked.request, view, &shared.options));
+    answer(asked, move |request| {
+        let answer = shared.cluster.with(|view| review(request, view, &shared.options));
         if let Some(error) = &answer.refused {
-            debug!(%error, operation = ?asked.request.operation, "refused");
+            debug!(%error, operation = ?request.operation, "refused");
         }
-        answer.to_json(&asked.request.uid)
-    });
-    match reviewed.await {
+        answer.to_json(&request.uid)
+    })
+    .await
+}
+
+async fn default<C: Cluster>(State(shared): State<Arc<Shared<C>>>, Json(asked): Json<Asked>) -> Response {
+    answer(asked, move |request| complete(request, &shared.cluster)).await
+}
+
+/// On a thread that may wait: what is known may be behind a lock, or the server may have to be asked for the rest, and the
+/// threads that requests come in on are those that bring its answers.
+async fn answer(asked: Asked, how: impl FnOnce(&review::Request) -> Value + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(move || how(&asked.request)).await {
         Ok(answer) => Json(answer).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

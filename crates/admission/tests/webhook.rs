@@ -11,12 +11,13 @@ use berth_core::holder::Holder;
 use berth_core::ipam::{Entropy, Group, Ipam, Request};
 use berth_core::model::Subject;
 use berth_core::time::Time;
+use berth_dialects::kinds::Dialect;
 use berth_dialects::native::lower_claim;
 use berth_dialects::{crd, judge};
 use berth_kube::Connect;
 use berth_kube::objects::Objects;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,6 +42,10 @@ impl Cluster for Known {
         let claims = self.objects.all().iter().filter_map(|object| lower_claim(object).ok()).collect::<Vec<_>>();
         ipam.configure(self.objects.config().0);
         look(&View { ipam: &ipam, claims: &claims })
+    }
+
+    fn subnet_uid(&self, name: &str) -> Option<String> {
+        self.objects.get("SpiderSubnet", "", name).ok()?.metadata.uid.clone()
     }
 }
 
@@ -91,7 +96,9 @@ struct Running {
 impl World {
     fn start() -> Option<Self> {
         let plane = or_skip(ControlPlane::start(&PlaneOptions::default()))?;
-        plane.apply(&crd::yaml(crd::kinds()).unwrap()).unwrap();
+        for dialect in [Dialect::Native, Dialect::Spiderpool] {
+            plane.apply(&crd::yaml(crd::kinds_of(dialect)).unwrap()).unwrap();
+        }
         plane.kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]).unwrap();
         plane.apply("{apiVersion: v1, kind: Namespace, metadata: {name: berth-system}}").unwrap();
         plane.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}").unwrap();
@@ -108,12 +115,15 @@ impl World {
     }
 
     fn register(&self, failure_policy: &str) {
-        let mut webhook = crd::webhook();
-        webhook["webhooks"][0]["clientConfig"] = json!({ "url": format!("https://{}/validate", self.address) });
-        webhook["webhooks"][0]["failurePolicy"] = json!(failure_policy);
-        // A machine that is busy with other things is not what is tested.
-        webhook["webhooks"][0]["timeoutSeconds"] = json!(30);
-        self.plane.apply(&webhook.to_string()).unwrap();
+        for mut webhook in crd::webhooks() {
+            let hook = &mut webhook["webhooks"][0];
+            let path = hook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+            hook["clientConfig"] = json!({ "url": format!("https://{}{path}", self.address) });
+            hook["failurePolicy"] = json!(failure_policy);
+            // A machine that is busy with other things is not what is tested.
+            hook["timeoutSeconds"] = json!(30);
+            self.plane.apply(&webhook.to_string()).unwrap();
+        }
     }
 
     /// The API server hears of the registration and of its bundle by its watch: waits until it asks and believes.
@@ -134,7 +144,7 @@ impl World {
     fn keeper(&self, terms: Terms) -> Keeper {
         Keeper {
             vault: Vault::new(self.client.clone(), "berth-system", "berth-webhook"),
-            registration: Registration::new(self.client.clone(), crd::WEBHOOK),
+            registration: Registration::new(&self.client, crd::WEBHOOK),
             resolver: self.resolver.clone(),
             names: vec![self.address.ip().to_string()],
             terms,
@@ -307,6 +317,123 @@ fn every_rule_says_what_is_wrong() {
     let twins = judge(objects.iter().map(AsRef::as_ref)).refused().count();
     assert_eq!(twins, passed - 1);
     world.stop(running);
+}
+
+fn spider(kind: &str, name: &str, spec: &Value) -> DynamicObject {
+    let object = json!({
+        "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+impl World {
+    fn spiders(&self, plural: &str, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("spiderpool.spidernet.io", "v2beta1", kind);
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+    }
+}
+
+/// The object that a maker is answered is complete already; without the webhook it is accepted as it is.
+#[test]
+fn what_is_made_in_spiderpools_words_is_complete_at_once() {
+    let Some(world) = World::start() else { return };
+    let running = world.serve();
+    world.register("Fail");
+    world.runtime.block_on(world.keeper(Terms::default()).turn(now())).unwrap();
+    world.ready();
+    let (pools, subnets, reserved) = (
+        world.spiders("spiderippools", "SpiderIPPool"),
+        world.spiders("spidersubnets", "SpiderSubnet"),
+        world.spiders("spiderreservedips", "SpiderReservedIP"),
+    );
+    let create = |api: &Api<DynamicObject>, object: DynamicObject| {
+        world.runtime.block_on(api.create(&PostParams::default(), &object)).unwrap()
+    };
+    // Of the two registrations the server may hear at different moments.
+    let probe = PostParams { dry_run: true, ..PostParams::default() };
+    for attempt in 0.. {
+        let made = world
+            .runtime
+            .block_on(reserved.create(&probe, &spider("SpiderReservedIP", "probe", &json!({"ips": ["10.9.0.1"]}))));
+        if made.is_ok_and(|made| made.data["spec"]["ipVersion"] == 4) {
+            break;
+        }
+        assert!(attempt < 1_000, "the API server never asks");
+    }
+    let subnet = create(
+        &subnets,
+        spider("SpiderSubnet", "s", &json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.10-10.0.0.99"]})),
+    );
+    assert_eq!(subnet.data["spec"]["ipVersion"], 4);
+    assert_eq!(subnet.metadata.finalizers, Some(vec!["spiderpool.spidernet.io".to_owned()]));
+    assert_eq!(subnet.metadata.labels.unwrap()["ipam.spidernet.io/subnet-cidr"], "10-0-0-0-24");
+    world.known.wait_for("SpiderSubnet", "", "s");
+    let spec = json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.21", "10.0.0.10-10.0.0.20"]});
+    let pool = create(&pools, spider("SpiderIPPool", "p", &spec));
+    assert_eq!(pool.data["spec"]["ipVersion"], 4);
+    assert_eq!(pool.data["spec"]["ips"], json!(["10.0.0.10-10.0.0.21"]));
+    assert_eq!(pool.metadata.finalizers, Some(vec!["spiderpool.spidernet.io".to_owned()]));
+    let labels = pool.metadata.labels.clone().unwrap();
+    assert_eq!(labels["ipam.spidernet.io/ippool-cidr"], "10-0-0-0-24");
+    assert_eq!(labels["ipam.spidernet.io/owner-spider-subnet"], "s");
+    assert_eq!(pool.metadata.owner_references.unwrap()[0].uid, subnet.metadata.uid.unwrap());
+    // An edit is completed too; what leaves the spec alone is not looked at, so that finalizers can be taken off.
+    let edited = world.runtime.block_on(async {
+        let more = json!({"spec": {"ips": ["10.0.0.31", "10.0.0.10-10.0.0.30"]}});
+        pools.patch("p", &PatchParams::default(), &Patch::Merge(more)).await.unwrap()
+    });
+    assert_eq!(edited.data["spec"]["ips"], json!(["10.0.0.10-10.0.0.31"]));
+    let freed = world.runtime.block_on(async {
+        let none = json!({"metadata": {"finalizers": null}});
+        pools.patch("p", &PatchParams::default(), &Patch::Merge(none)).await.unwrap()
+    });
+    assert_eq!(freed.metadata.finalizers.unwrap_or_default(), Vec::<String>::new());
+    // Spiderpool's #868 and #1203: of some that are made at the same moment one is accepted, and all can be edited and
+    // deleted.
+    let twins = world.runtime.block_on(async {
+        let post = PostParams::default();
+        let twin =
+            |i| spider("SpiderIPPool", &format!("twin-{i}"), &json!({"subnet": "10.4.0.0/24", "ips": ["10.4.0.9"]}));
+        let all: Vec<DynamicObject> = (0..12).map(twin).collect();
+        let made = futures::future::join_all(all.iter().map(|pool| pools.create(&post, pool))).await;
+        made.into_iter().filter_map(Result::ok).map(|pool| pool.metadata.name.unwrap()).collect::<Vec<String>>()
+    });
+    assert!(!twins.is_empty());
+    twins.iter().for_each(|name| world.known.wait_for("SpiderIPPool", "", name));
+    let accepted = || {
+        let config = world.known.objects.config().0;
+        config.pools.values().filter(|pool| pool.name.starts_with("twin-") && pool.refused.is_none()).count()
+    };
+    assert_eq!(accepted(), 1, "of {}", twins.len());
+    for name in &twins {
+        let spec = |spec: Value| Patch::Merge(json!({"metadata": {"finalizers": null}, "spec": spec}));
+        let edit = spec(json!({"disable": true, "ips": []}));
+        world.runtime.block_on(pools.patch(name, &PatchParams::default(), &edit)).unwrap();
+        world
+            .plane
+            .kubectl_ok(&["patch", "sp", name, "--type=merge", "-p", r#"{"metadata": {"finalizers": null}}"#])
+            .unwrap();
+        world.plane.kubectl_ok(&["delete", "sp", name]).unwrap();
+    }
+    // What makes no sense passes on to who refuses it, and in whose words.
+    let wrong = spider("SpiderIPPool", "wrong", &json!({"subnet": "10.0.0.9/24"}));
+    let error = world.runtime.block_on(pools.create(&PostParams::default(), &wrong)).unwrap_err().to_string();
+    assert!(error.contains("validate.berth.io") && error.contains("write 10.0.0.0/24"), "{error}");
+    let error = world.runtime.block_on(
+        pools.create(&PostParams::default(), &spider("SpiderIPPool", "askew", &json!({"subnet": "10.0.0.0/25"}))),
+    );
+    assert!(error.unwrap_err().to_string().contains("10.0.0.0/25 overlaps 10.0.0.0/24"));
+    // With nobody there, objects are made all the same.
+    world.register("Ignore");
+    world.runtime.block_on(world.keeper(Terms::default()).turn(now())).unwrap();
+    world.stop(running);
+    let made = create(&pools, spider("SpiderIPPool", "while-down", &json!({"subnet": "10.7.0.0/24"})));
+    assert_eq!((made.metadata.finalizers, &made.data["spec"]["ipVersion"]), (None, &Value::Null));
+    // Whoever leaves takes both registrations along.
+    world.runtime.block_on(Registration::new(&world.client, crd::WEBHOOK).remove()).unwrap();
+    let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
+    assert_eq!(world.plane.kubectl_ok(&["get", kinds, "-o", "name"]).unwrap(), "");
+    world.runtime.block_on(Registration::new(&world.client, crd::WEBHOOK).remove()).unwrap();
 }
 
 #[test]

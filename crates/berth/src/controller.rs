@@ -86,9 +86,9 @@ pub(crate) fn export_spiderpool(args: &ExportArgs, ui: &mut Ui) -> u8 {
 
 pub(crate) fn uninstall(args: &UninstallArgs, ui: &mut Ui) -> u8 {
     let connect = Connect { kubeconfig: args.kubeconfig.clone(), server: args.api_server.clone() };
-    match berth_controller::remove_finalizers(&connect) {
+    match berth_controller::uninstall(&connect) {
         Ok(changed) => {
-            ui.note(&format!("Took the finalizer off {changed} objects."));
+            ui.note(&format!("Took the webhook's registrations away, and the finalizer off {changed} objects."));
             0
         }
         Err(error) => {

@@ -1,5 +1,6 @@
 //! The webhook, on what this process knows anyway. Every replica answers, whether it leads or not.
 
+use crate::spiderpool;
 use crate::world::World;
 use anyhow::Context;
 use berth_admission::certificates::Terms;
@@ -36,6 +37,10 @@ impl review::Cluster for Known {
         let claims = self.0.claims();
         self.0.engine.read(|ipam| look(&View { ipam, claims: &claims }))
     }
+
+    fn subnet_uid(&self, name: &str) -> Option<String> {
+        spiderpool::subnet_uid(&self.0, name)
+    }
 }
 
 /// Begins to answer API servers.
@@ -51,7 +56,7 @@ pub(crate) fn start(world: &Arc<World>, namespace: &str, options: &WebhookOption
     let service = format!("berth-controller.{namespace}.svc");
     let keeper = Keeper {
         vault: Vault::new(cluster.client().clone(), namespace, SECRET),
-        registration: Registration::new(cluster.client().clone(), WEBHOOK),
+        registration: Registration::new(cluster.client(), WEBHOOK),
         resolver: resolver.clone(),
         names: [service].into_iter().chain(options.names.iter().cloned()).collect(),
         terms: Terms::default(),

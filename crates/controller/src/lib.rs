@@ -49,4 +49,4 @@ pub use export::export_spiderpool;
 pub use metrics::sample_metrics;
 pub use run::{ControllerOptions, reclaim_now, run, serve};
 pub use takeover::import_spiderpool;
-pub use uninstall::remove_finalizers;
+pub use uninstall::uninstall;

@@ -2,20 +2,24 @@
 
 use crate::guard::{FINALIZER, RESERVATION};
 use anyhow::Context;
+use berth_admission::registration::Registration;
 use berth_core::model::{POOL_OBJECT, SUBNET_OBJECT};
+use berth_dialects::crd::WEBHOOK;
 use berth_dialects::spiderpool;
 use berth_kube::objects::resource_of;
 use berth_kube::{Cluster, Connect};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-/// Takes Berth's finalizers off its objects, so that they can be deleted; how many had one. Addresses, pools and
-/// everything else stay.
+/// Takes the registrations of the webhook away, which nobody serves any more, and Berth's finalizers off its objects, so
+/// that they can be deleted; how many had one. Addresses, pools and everything else stay.
 ///
 /// # Errors
-/// If an object cannot be listed or changed.
-pub fn remove_finalizers(to: &Connect) -> anyhow::Result<usize> {
+/// If a registration cannot be deleted, or an object cannot be listed or changed.
+pub fn uninstall(to: &Connect) -> anyhow::Result<usize> {
     let cluster = Cluster::connect(to)?;
+    let registration = Registration::new(cluster.client(), WEBHOOK);
+    cluster.wait(async move { registration.remove().await }).context("delete the registrations of the webhook")?;
     let mut changed = 0;
     let spider = [spiderpool::POOL, spiderpool::SUBNET].map(|kind| (kind, spiderpool::FINALIZER));
     let own = [POOL_OBJECT, SUBNET_OBJECT, RESERVATION].map(|kind| (kind, FINALIZER));

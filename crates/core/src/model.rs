@@ -364,6 +364,8 @@ pub struct Subnet {
     pub routes: Vec<Route>,
     /// Resolver settings that its pools inherit.
     pub dns: Dns,
+    /// Whether it is not accepted beside others: then no pool is part of it that does not name it.
+    pub refused: bool,
 }
 
 impl Subnet {

@@ -29,6 +29,7 @@ fn subnet(name: &str, text: &str) -> Subnet {
         gateway: Gateway::Auto,
         routes,
         dns,
+        refused: false,
     }
 }
 

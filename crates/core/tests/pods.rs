@@ -54,6 +54,7 @@ fn the_subnet_that_counts_is_the_pools_own() {
         gateway: Gateway::Auto,
         routes: Vec::new(),
         dns: berth_core::net::Dns::default(),
+        refused: false,
     };
     let few = &["172.20.1.100-172.20.1.103"][..];
     for (pool, node, served) in [

@@ -319,6 +319,7 @@ fn subnets_give_their_pools_gateway_routes_and_dns() {
         gateway: Gateway::At(ip("192.168.0.254")),
         routes: vec![route.clone()],
         dns: berth_core::net::Dns { nameservers: vec!["192.168.0.53".into()], ..Default::default() },
+        refused: false,
     };
     let mut config = config([Pool { subnet: Some("lan".into()), ..pool("p", &["192.168.0.252-192.168.0.255"]) }]);
     config.subnets.insert("lan".into(), subnet);

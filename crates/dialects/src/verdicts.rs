@@ -12,6 +12,7 @@ use berth_core::error::Error;
 use berth_core::ipam::{Breach, Config, Fault, Occupied, pool_overlap, subnet_faults, subnet_overlap};
 use berth_core::model::{POOL_OBJECT, Pool, Subnet};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The condition that says whether an object is accepted.
 pub const ACCEPTED: &str = "Accepted";
@@ -67,10 +68,12 @@ pub fn judge<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Verdicts<'a> 
     let mut court = Court::default();
     let lowered: Vec<(&Object, Result<Lowered, Error>)> = objects.into_iter().map(|o| (o, lower(o))).collect();
     // Subnets first: whether a pool's is there does not depend on which of the two is older.
+    let standing = standing(&lowered);
     let mut subnets: Vec<Option<Refusal>> = Vec::new();
-    for (object, lowered) in &lowered {
+    for (at, (object, lowered)) in lowered.iter().enumerate() {
+        let older = standing.iter().take_while(|(place, _)| *place < at).map(|(_, pool)| *pool);
         subnets.push(match lowered {
-            Ok(Lowered::Subnet(subnet)) => court.subnet(object, subnet),
+            Ok(Lowered::Subnet(subnet)) => court.subnet(object, subnet.clone(), older),
             _ => None,
         });
     }
@@ -99,30 +102,56 @@ fn age(object: &Object) -> (String, String, String, String) {
     (text(&meta.creation_timestamp), text(&meta.uid), object.kind.clone(), meta.name.clone())
 }
 
+/// The pools of Spiderpool's that stand beside older ones of their kind, and their places by age. A pool and a subnet of
+/// these kinds do not name each other: where they do not go together, the one that came later is at fault, and that may be
+/// the subnet.
+fn standing<'a>(lowered: &'a [(&Object, Result<Lowered, Error>)]) -> Vec<(usize, &'a Pool)> {
+    let (mut taken, mut cidrs) = (Occupied::default(), BTreeSet::new());
+    let own = lowered.iter().enumerate().filter_map(|(at, (_, lowered))| match lowered {
+        Ok(Lowered::Pool(pool)) => Some((at, pool, spiderpool::cidr_of(pool)?)),
+        _ => None,
+    });
+    own.filter_map(|(at, pool, cidr)| {
+        let askew = cidrs.iter().any(|other| spiderpool::clashes(cidr, *other));
+        if askew || taken.overlap(&pool.network, &pool.ranges).is_some() {
+            return None;
+        }
+        cidrs.insert(cidr);
+        taken.take(&pool.network, &pool.ranges, "");
+        Some((at, pool))
+    })
+    .collect()
+}
+
 #[derive(Default)]
 struct Court {
     config: Config,
     subnets: Occupied,
     pools: Occupied,
-    refused_subnets: Vec<String>,
 }
 
 impl Court {
-    fn subnet(&mut self, object: &Object, subnet: &Subnet) -> Option<Refusal> {
+    fn subnet<'a>(
+        &mut self,
+        object: &Object,
+        mut subnet: Subnet,
+        older: impl Iterator<Item = &'a Pool>,
+    ) -> Option<Refusal> {
         if self.config.subnets.contains_key(&subnet.name) {
             return Some(name_taken(object, "subnet"));
         }
         let range = [subnet.cidr.range()];
         let overlap = || {
             let (_, other, whose) = self.subnets.overlap(&subnet.network, &range)?;
-            Some(subnet_overlap(subnet, other, whose))
+            Some(subnet_overlap(&subnet, other, whose))
         };
-        let fault = subnet_faults(subnet).into_iter().next().or_else(overlap);
-        match &fault {
-            None => self.subnets.take(&subnet.network, &range, &subnet.title()),
-            Some(_) => self.refused_subnets.push(subnet.name.clone()),
+        let clash = || spiderpool::clash(&subnet, None, older).filter(|_| subnet.object == spiderpool::SUBNET);
+        let fault = subnet_faults(&subnet).into_iter().next().or_else(overlap).or_else(clash);
+        subnet.refused = fault.is_some();
+        if !subnet.refused {
+            self.subnets.take(&subnet.network, &range, &subnet.title());
         }
-        self.config.subnets.insert(subnet.name.clone(), subnet.clone());
+        self.config.subnets.insert(subnet.name.clone(), subnet);
         fault.map(Refusal::from)
     }
 
@@ -134,8 +163,7 @@ impl Court {
         if pool.ranges.is_empty() && object.kind != POOL_OBJECT {
             return None;
         }
-        let is_accepted = |subnet: &&Subnet| !self.refused_subnets.contains(&subnet.name);
-        let around = || self.config.subnet_around(&pool).filter(is_accepted).map(|subnet| subnet.name.clone());
+        let around = || self.config.subnet_around(&pool).map(|subnet| subnet.name.clone());
         pool.subnet = pool.subnet.clone().or_else(around);
         let refusal = self.refusal(&pool);
         match &refusal {
@@ -154,7 +182,8 @@ impl Court {
         if let Some(fault) = self.config.pool_faults(pool).into_iter().next() {
             return Some(fault.into());
         }
-        if let Some(name) = pool.subnet.as_ref().filter(|name| self.refused_subnets.contains(name)) {
+        let is_refused = |name: &&String| self.config.subnets.get(*name).is_some_and(|subnet| subnet.refused);
+        if let Some(name) = pool.subnet.as_ref().filter(is_refused) {
             let message = format!("{}, spec.subnet: subnet {name:?} is not accepted", pool.title());
             return Some(Refusal { reason: "SubnetNotAccepted", message });
         }

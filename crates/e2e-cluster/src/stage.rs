@@ -107,12 +107,15 @@ impl Stage {
     /// # Panics
     /// If that does not happen.
     pub fn ask_webhook(&self) {
-        let mut webhook = crd::webhook();
-        webhook["webhooks"][0]["clientConfig"] = json!({ "url": format!("https://{}/validate", self.webhook) });
-        webhook["webhooks"][0]["failurePolicy"] = json!("Fail");
-        // A machine that is busy with other things is not what is tested.
-        webhook["webhooks"][0]["timeoutSeconds"] = json!(30);
-        self.world.apply(&webhook.to_string());
+        for mut webhook in crd::webhooks() {
+            let hook = &mut webhook["webhooks"][0];
+            let path = hook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+            hook["clientConfig"] = json!({ "url": format!("https://{}{path}", self.webhook) });
+            hook["failurePolicy"] = json!("Fail");
+            // A machine that is busy with other things is not what is tested.
+            hook["timeoutSeconds"] = json!(30);
+            self.world.apply(&webhook.to_string());
+        }
         let wrong = "{apiVersion: berth.io/v1alpha1, kind: IPPool, metadata: {name: probe}, \
             spec: {ranges: [192.0.2.0/24], gateway: 10.3.0.1}}";
         let since = Instant::now();

@@ -257,7 +257,7 @@ impl World {
     }
 
     /// Where files of agents go.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 

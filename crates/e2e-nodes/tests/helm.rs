@@ -68,8 +68,9 @@ fn the_chart_installs_upgrades_and_uninstalls() {
     let left = lab.kubectl("get ippools,ipsubnets -o jsonpath={.items[*].metadata.finalizers}");
     assert_eq!(left, "", "no finalizer is left");
     lab.kubectl("delete ippools --all --timeout 20s");
-    let names =
-        "get clusterroles,clusterrolebindings,validatingwebhookconfigurations,validatingadmissionpolicies -o name";
-    let left: Vec<String> = lab.kubectl(names).lines().filter(|l| l.contains("berth")).map(str::to_owned).collect();
+    let kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,\
+        validatingadmissionpolicies";
+    let names = format!("get {kinds} -o name");
+    let left: Vec<String> = lab.kubectl(&names).lines().filter(|l| l.contains("berth")).map(str::to_owned).collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -97,7 +97,7 @@ pub enum Command {
     /// Take Berth's finalizers off the pools and subnets of a cluster
     ///
     /// The last step of leaving: when the controller is gone, nobody else does it, and what has a finalizer cannot be
-    /// deleted. Pools, addresses and everything else stay as they are.
+    /// deleted. The registrations of the webhook go too. Pools, addresses and everything else stay as they are.
     Uninstall(UninstallArgs),
     /// Take over the live addresses of another system
     #[command(subcommand)]

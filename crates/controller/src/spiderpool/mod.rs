@@ -3,41 +3,38 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`complete`] | what objects lack that the webhook would have filled in |
 //! | [`dirty`] | which pools and subnets something has happened to |
 //! | [`statuses`] | the statuses of those |
 //! | [`strangers`] | events of pools in which strangers use addresses |
 //! | [`endpoints`] | the endpoints of pods to which something has happened |
 //! | [`metrics`] | what is counted, under Spiderpool's names |
 
+mod complete;
 mod dirty;
 mod endpoints;
 mod metrics;
 mod statuses;
 mod strangers;
 
+pub(crate) use complete::subnet_uid;
 pub(crate) use metrics::Counts;
 
 use crate::events::Events;
-use crate::facts::{Record, SpiderMirrors};
+use crate::facts::SpiderMirrors;
 use crate::leader::Seat;
 use crate::world::World;
 use berth_core::ipam::{Config, Ipam};
-use berth_dialects::spiderpool::metadata::defaults;
-use berth_dialects::spiderpool::{API_VERSIONS, POOL, SUBNET};
-use berth_dialects::{Object, kinds};
-use berth_kube::objects::resource_of;
+use berth_dialects::spiderpool::POOL;
 use berth_kube::store::Touched;
 use berth_kube::watch::{Changes, Key};
+use complete::complete;
 use endpoints::Endpoints;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use serde_json::json;
 use statuses::Statuses;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strangers::Strangers;
-use tracing::debug;
 
 /// How long two rounds are apart at least, and so two writes of one status.
 const PACE: Duration = Duration::from_secs(1);
@@ -124,7 +121,7 @@ impl Spider {
         self.strangers.tell(&world, mirrors, &self.statuses.dirty.pools);
         self.statuses.bring_up_to_date(&world, mirrors);
         if self.incomplete {
-            self.incomplete = !self.complete(mirrors);
+            self.incomplete = !complete(&world, mirrors);
         }
         self.endpoints.bring_up_to_date(&world, mirrors);
         PACE
@@ -158,66 +155,6 @@ impl Spider {
             world.engine.read(|ipam| endpoints.look_at(pools.iter().flat_map(|pool| pods_of(ipam, pool))));
         }
     }
-
-    /// Fills in what objects lack; whether all have it now.
-    fn complete(&self, mirrors: &SpiderMirrors) -> bool {
-        let mut all = true;
-        for object in self.world.objects.all().iter().filter(|object| is_own(object)) {
-            let name = &object.metadata.name;
-            let subnet = self.world.engine.read(|ipam| {
-                let subnet = ipam.pool(name).and_then(|pool| pool.subnet.clone())?;
-                ipam.config().subnets.get(&subnet).filter(|subnet| subnet.object == SUBNET).cloned()
-            });
-            let mut owners = None;
-            if let Some(subnet) = subnet.as_ref().filter(|_| object.kind == POOL) {
-                // What is configured may be known a moment before the rest of it.
-                match (mirrors.pools.get("", name), mirrors.subnets.get("", &subnet.name)) {
-                    (Some(pool), Some(record)) => owners = owners_of(&pool, &record, &subnet.name),
-                    _ => all = false,
-                }
-            }
-            let mut patch = defaults(object, subnet.as_ref()).unwrap_or_default();
-            if let Some(owners) = owners {
-                patch["metadata"]["ownerReferences"] = json!(owners);
-            }
-            if patch.is_null() {
-                continue;
-            }
-            patch["metadata"]["uid"] = json!(object.metadata.uid);
-            let api: Api<DynamicObject> =
-                Api::all_with(self.world.cluster.client().clone(), &resource_of(&object.kind));
-            match self.world.cluster.wait(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))) {
-                Err(error) if !matches!(error.status(), Some(404 | 409 | 422)) => {
-                    debug!(%error, kind = object.kind, name, "could not fill in what is missing; it is tried again");
-                    all = false;
-                }
-                _ => {}
-            }
-        }
-        all
-    }
-}
-
-/// The owners that a pool is to have, if it has not: its subnet among them. The subnet waits for its pools all the same.
-fn owners_of(pool: &Record, subnet: &Record, name: &str) -> Option<Vec<OwnerReference>> {
-    if pool.going || subnet.going || pool.owners.iter().any(|owner| owner.uid == subnet.uid) {
-        return None;
-    }
-    let mut owners: Vec<OwnerReference> = pool.owners.iter().filter(|owner| owner.kind != SUBNET).cloned().collect();
-    let is_only_controller = !owners.iter().any(|owner| owner.controller == Some(true));
-    owners.push(OwnerReference {
-        api_version: API_VERSIONS.first().copied().unwrap_or_default().to_owned(),
-        kind: SUBNET.to_owned(),
-        name: name.to_owned(),
-        uid: subnet.uid.clone(),
-        controller: is_only_controller.then_some(true),
-        block_owner_deletion: None,
-    });
-    Some(owners)
-}
-
-fn is_own(object: &Object) -> bool {
-    object.info().is_some_and(|info| info.dialect == kinds::Dialect::Spiderpool)
 }
 
 /// The pods that have something of a pool.

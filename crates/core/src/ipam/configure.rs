@@ -60,7 +60,8 @@ fn around<'a>(subnets: &'a BTreeMap<String, Subnet>, pool: &Pool) -> Option<&'a 
             (None, cidr) => cidr.filter(|cidr| cidr.prefix_len() < pool.family.bits()),
         };
         let agrees = |range: &Range| own(range).is_none_or(|own| own == subnet.cidr);
-        subnet.network == pool.network && pool.ranges.iter().all(|range| subnet.cidr.covers(*range) && agrees(range))
+        let has = |range: &Range| subnet.cidr.covers(*range) && agrees(range);
+        !subnet.refused && subnet.network == pool.network && pool.ranges.iter().all(has)
     };
     subnets.values().find(fits).filter(|_| pool.gives_addresses() && !pool.ranges.is_empty())
 }

@@ -65,8 +65,8 @@ impl Ipam {
             !spared.iter().any(|units| units.has(block, slot))
         });
         let object = match new {
-            Some(_) => format!("a part that IPPool {:?} would lose", of_pool(&old.name)),
-            None => format!("IPPool {:?}", of_pool(&old.name)),
+            Some(_) => format!("a part that {} {:?} would lose", old.object, of_pool(&old.name)),
+            None => format!("{} {:?}", old.object, of_pool(&old.name)),
         };
         in_use(object, holders.map(|(unit, view)| named(&plane, unit, &view)))
     }
@@ -97,7 +97,7 @@ impl Ipam {
     ///
     /// # Errors
     /// [`Error::InUse`] names some of them.
-    pub fn frees(&self, reservation: &Reservation) -> Result<(), Error> {
+    pub fn frees(&self, reservation: &Reservation, title: &str) -> Result<(), Error> {
         let set: RangeSet = reservation.ranges.iter().copied().collect();
         let planes = self.planes.iter().filter(|plane| plane.network == reservation.network);
         let slots = planes.flat_map(|plane| {
@@ -109,8 +109,7 @@ impl Ipam {
             State::Active => view.holder().is_some_and(|holder| holder.kind == Kind::Named),
             _ => false,
         });
-        let object = format!("IPReservation {:?}", reservation.name);
-        in_use(object, outside.map(|(plane, unit, view)| named(plane, unit, &view)))
+        in_use(title.to_owned(), outside.map(|(plane, unit, view)| named(plane, unit, &view)))
     }
 }
 

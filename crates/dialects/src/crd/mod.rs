@@ -19,7 +19,7 @@ pub(crate) mod status;
 mod tests;
 mod webhook;
 
-pub use webhook::{WEBHOOK, webhook, webhook_yaml};
+pub use webhook::{WEBHOOK, webhook_yaml, webhooks};
 
 use crate::kinds::{Dialect, KINDS, KindInfo};
 use crate::native::{BlockSpec, ClaimSpec, EndpointSpec, PoolSpec, ReservationSpec, SubnetSpec};

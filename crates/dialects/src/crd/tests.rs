@@ -233,11 +233,22 @@ fn short_names_do_not_hide_core_resources() {
 
 #[test]
 fn the_webhook_is_asked_about_our_kinds_alone_and_may_be_down() {
-    let webhook = super::webhook();
-    let hook = &webhook["webhooks"][0];
-    assert_eq!(webhook["webhooks"].as_array().map(Vec::len), Some(1));
-    assert_eq!(hook["rules"][0]["apiGroups"], json!(["berth.io"]));
-    assert_eq!(hook["rules"][0]["resources"], json!(["ippools", "ipsubnets", "ipreservations", "ipclaims"]));
-    assert_eq!((&hook["failurePolicy"], &hook["timeoutSeconds"]), (&json!("Ignore"), &json!(3)));
-    assert!(hook["clientConfig"].get("caBundle").is_none());
+    let [refuses, fills_in] = super::webhooks();
+    assert_eq!(refuses["kind"], "ValidatingWebhookConfiguration");
+    assert_eq!(fills_in["kind"], "MutatingWebhookConfiguration");
+    for webhook in [&refuses, &fills_in] {
+        let hook = &webhook["webhooks"][0];
+        assert_eq!(webhook["webhooks"].as_array().map(Vec::len), Some(1));
+        assert_eq!((&hook["failurePolicy"], &hook["timeoutSeconds"]), (&json!("Ignore"), &json!(3)));
+        assert!(hook["clientConfig"].get("caBundle").is_none());
+    }
+    let rules = |webhook: &Value| webhook["webhooks"][0]["rules"].clone();
+    let spiderpool = json!(["spiderippools", "spidersubnets", "spiderreservedips"]);
+    assert_eq!(rules(&refuses)[0]["apiGroups"], json!(["berth.io"]));
+    assert_eq!(rules(&refuses)[0]["resources"], json!(["ippools", "ipsubnets", "ipreservations", "ipclaims"]));
+    assert_eq!(rules(&refuses)[1]["resources"], spiderpool);
+    // The schemas of Berth's own kinds fill in what they lack.
+    assert_eq!(rules(&fills_in).as_array().map(Vec::len), Some(1));
+    assert_eq!(rules(&fills_in)[0]["resources"], spiderpool);
+    assert_eq!(rules(&fills_in)[0]["operations"], json!(["CREATE", "UPDATE"]));
 }

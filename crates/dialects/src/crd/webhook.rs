@@ -7,35 +7,50 @@ use serde_json::{Value, json};
 /// The name of the registration.
 pub const WEBHOOK: &str = "berth";
 
-/// The ValidatingWebhookConfiguration, without a bundle: the controller puts its own in.
+/// The configurations, without a bundle: the controller puts its own in.
 ///
-/// It is for Berth's own kinds and Spiderpool's, and never for pods. `failurePolicy` is `Ignore`, for all of them: nothing that keeps
-/// addresses unique depends on an answer, a pool in use is kept by its finalizer, and what should have been refused is
-/// not accepted afterwards. `Fail` would save a mistake from being made while the webhook is down, at the price of a
-/// cluster in which pools cannot be made before the controller runs, nor mended while it does not.
+/// One refuses and one fills in, for Berth's own kinds and Spiderpool's, and never for pods. `failurePolicy` is `Ignore`, for all
+/// of them: nothing that keeps addresses unique depends on an answer, a pool in use is kept by its finalizer, what should
+/// have been refused is not accepted afterwards, and what should have been filled in is a moment later. `Fail` would save a
+/// mistake from being made while the webhook is down, at the price of a cluster in which pools cannot be made before the
+/// controller runs, nor mended while it does not.
 #[must_use]
-pub fn webhook() -> Value {
+pub fn webhooks() -> [Value; 2] {
+    let (native, spiderpool) = (("berth.io", Dialect::Native), (spiderpool::GROUP, Dialect::Spiderpool));
+    let refuses = rules(&["CREATE", "UPDATE", "DELETE"], &[native, spiderpool]);
+    // What Berth's own kinds lack, their schemas fill in.
+    let fills_in = rules(&["CREATE", "UPDATE"], &[spiderpool]);
+    let mut defaulting = registration("MutatingWebhookConfiguration", "default", &fills_in);
+    defaulting["webhooks"][0]["reinvocationPolicy"] = json!("Never");
+    [registration("ValidatingWebhookConfiguration", "validate", &refuses), defaulting]
+}
+
+fn rules(operations: &[&str], groups: &[(&str, Dialect)]) -> Value {
     let asked = |info: &&KindInfo| !info.derived;
-    let resources = |dialect| super::kinds_of(dialect).filter(asked).map(|info| info.plural).collect::<Vec<_>>();
-    let rule = |group: &str, dialect| {
+    let rule = |(group, dialect): &(&str, Dialect)| {
         json!({
             "apiGroups": [group],
             "apiVersions": ["*"],
-            "operations": ["CREATE", "UPDATE", "DELETE"],
-            "resources": resources(dialect),
+            "operations": operations,
+            "resources": super::kinds_of(*dialect).filter(asked).map(|info| info.plural).collect::<Vec<_>>(),
             "scope": "*",
         })
     };
+    groups.iter().map(rule).collect()
+}
+
+fn registration(kind: &str, verb: &str, rules: &Value) -> Value {
+    let path = format!("/{verb}");
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
+        "kind": kind,
         "metadata": { "name": WEBHOOK },
         "webhooks": [{
-            "name": "validate.berth.io",
+            "name": format!("{verb}.berth.io"),
             "clientConfig": {
-                "service": { "name": "berth-controller", "namespace": "berth-system", "path": "/validate", "port": 443 },
+                "service": { "name": "berth-controller", "namespace": "berth-system", "path": path, "port": 443 },
             },
-            "rules": [rule("berth.io", Dialect::Native), rule(spiderpool::GROUP, Dialect::Spiderpool)],
+            "rules": rules,
             // What leaves the spec alone (labels, finalizers) is not asked about at all.
             "matchConditions": [{
                 "name": "spec-changes",
@@ -56,5 +71,6 @@ pub fn webhook() -> Value {
 /// # Errors
 /// What the YAML writer says.
 pub fn webhook_yaml() -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(&webhook())
+    let documents: Result<Vec<String>, _> = webhooks().iter().map(serde_saphyr::to_string).collect();
+    Ok(documents?.join("---\n"))
 }

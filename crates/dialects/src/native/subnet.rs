@@ -40,5 +40,6 @@ pub(crate) fn lower(object: &Object) -> Result<Subnet, FieldError> {
         gateway: gateway(spec.gateway),
         routes: spec.routes.into_iter().map(Into::into).collect(),
         dns: spec.dns.into(),
+        refused: false,
     })
 }

@@ -1,8 +1,9 @@
 //! Whose a pool is that was made for an application: told by five keys of its pod affinity and by its labels, and made
 //! out of those again.
 
+use super::metadata::{self, label};
 use super::plot::{number, written};
-use super::{API_VERSIONS, FINALIZER, POOL, PREFIX, metadata};
+use super::{API_VERSIONS, FINALIZER, POOL, PREFIX};
 use crate::field::FieldError;
 use crate::native::LabelSelector;
 use crate::native::pod::FIRST_INTERFACE;
@@ -19,8 +20,6 @@ use std::collections::BTreeMap;
 const CONTROLLERS: &str = "berth.io/controllers";
 /// The keys of the pod affinity, without their prefix.
 const APP: [&str; 5] = ["app-api-group", "app-api-version", "app-kind", "app-namespace", "app-name"];
-/// The longest value of a label.
-const LONGEST_LABEL: usize = 63;
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
@@ -138,10 +137,4 @@ fn annotations(own: &Application, size: Option<Size>) -> BTreeMap<String, String
     let controllers = (CONTROLLERS.to_owned(), own.controllers.join(","));
     let size = size.map(|size| (IP_NUMBER.to_owned(), size.to_string()));
     [controllers].into_iter().chain(size).collect()
-}
-
-/// The value of a label: what is too long is cut, and the pod affinity has it whole.
-fn label(text: &str) -> String {
-    let cut: String = text.chars().take(LONGEST_LABEL).collect();
-    cut.trim_end_matches(['-', '_', '.']).to_owned()
 }

@@ -98,7 +98,6 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         object: super::POOL,
         family: cidr.family(),
         unit_len: cidr.family().bits(),
-        exclude: exclude.ranges().to_vec(),
         prefix_len: Some(cidr.prefix_len()),
         gateway: gateway.map_or(Gateway::OfSubnet, Gateway::At),
         // What is listed is meant, also the first and the last address of the subnet.
@@ -114,7 +113,8 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         sticky: Some(StickyPolicy { keep: None, sets_only: true }),
         application,
         detect: detection(object)?,
-        ..Pool::new(&object.metadata.name, ips.ranges().to_vec())
+        // Addresses that it leaves out are not its own: another pool may have them.
+        ..Pool::new(&object.metadata.name, ips.difference(&exclude).ranges().to_vec())
     })
 }
 

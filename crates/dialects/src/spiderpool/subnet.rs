@@ -47,5 +47,6 @@ pub(crate) fn lower(object: &Object) -> Result<Subnet, FieldError> {
         gateway: gateway.map_or(Gateway::None, Gateway::At),
         routes: routes.unwrap_or_default(),
         dns: Dns::default(),
+        refused: false,
     })
 }

@@ -6,6 +6,7 @@ mod pod;
 mod pod_annotations;
 mod pod_attachments;
 mod spiderpool;
+mod spiderpool_beside;
 mod spiderpool_export;
 mod spiderpool_pod;
 mod verdicts;

@@ -5,6 +5,7 @@
 
 mod annotations;
 mod applications;
+mod complete;
 mod endpoints;
 mod export;
 mod takeover;

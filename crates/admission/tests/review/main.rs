@@ -1,6 +1,9 @@
 //! Requests as an API server sends them, and what is known, to answers.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+mod defaulting;
+mod spiderpool;
+
 use berth_admission::review::{Answer, Options, Request, View, may_go, review};
 use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Entropy, Group, Ipam};
@@ -279,43 +282,5 @@ fn the_pool_of_an_application_is_the_controllers() {
     let mut freed = old.clone();
     freed["spec"].as_object_mut().unwrap().remove("application");
     refused(said(world.ask("UPDATE", &old, &freed, "me")), "spec.application");
-    assert_eq!(said(world.ask("UPDATE", &old, &new, CONTROLLER)), Ok(vec![]));
-}
-
-fn spider(kind: &str, name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": kind, "metadata": {"name": name}, "spec": spec})
-}
-
-#[test]
-fn spiderpools_objects_are_reviewed_in_their_own_words() {
-    let world = World::new(vec![
-        spider("SpiderSubnet", "s", &json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.10-10.0.0.99"]})),
-        spider("SpiderIPPool", "a", &json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.10-10.0.0.19"]})),
-        pool("native", &json!({"ranges": ["10.9.0.0/24"]})),
-    ]);
-    let create = |spec: Value| world.create(&spider("SpiderIPPool", "b", &spec));
-    assert_eq!(create(json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.20"]})), Ok(vec![]));
-    assert_eq!(create(json!({"subnet": "10.0.0.0/24"})), Ok(vec![]), "addresses may come later");
-    refused(
-        create(json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.19"]})),
-        "SpiderIPPool \"b\", spec.ips: 10.0.0.19 overlaps",
-    );
-    refused(create(json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.120"]})), "spec.ips: 10.0.0.120 is not among");
-    refused(create(json!({"subnet": "10.0.0.0/25", "ips": ["10.0.0.20"]})), "spec.subnet: 10.0.0.0/25 overlaps");
-    refused(create(json!({"subnet": "10.0.0.0/24", "gateway": "10.1.0.1", "ips": ["10.0.0.20"]})), "spec.gateway");
-    refused(
-        world.create(&spider("SpiderIPPool", "native", &json!({"subnet": "10.2.0.0/24", "ips": ["10.2.0.1"]}))),
-        "SpiderIPPool \"native\", metadata.name: IPPool \"native\" has that name",
-    );
-    refused(world.update("a", |o| o["spec"]["subnet"] = json!("10.3.0.0/24")), "spec.subnet: cannot be changed");
-    assert_eq!(world.update("a", |o| o["spec"]["ipVersion"] = json!(4)), Ok(vec![]), "what was not there is filled in");
-    refused(world.update("s", |o| o["spec"]["ips"] = json!(["10.0.0.15-10.0.0.99"])), "SpiderSubnet \"s\", spec.ips: ");
-    let affinity =
-        json!({"matchLabels": {"ipam.spidernet.io/app-name": "web", "ipam.spidernet.io/app-kind": "Deployment"}});
-    let auto = |ips: &str| {
-        spider("SpiderIPPool", "auto", &json!({"subnet": "10.0.0.0/24", "ips": [ips], "podAffinity": affinity}))
-    };
-    let (old, new) = (auto("10.0.0.30"), auto("10.0.0.31"));
-    refused(said(world.ask("UPDATE", &old, &new, "me")), "spec.ips: the pool is sized by Berth");
     assert_eq!(said(world.ask("UPDATE", &old, &new, CONTROLLER)), Ok(vec![]));
 }
