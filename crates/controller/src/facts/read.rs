@@ -1,5 +1,7 @@
 //! From objects of the API server to what matters of them.
 
+use berth_core::addr::Cidr;
+use berth_core::ipam::Outcome;
 use berth_core::reclaim::{Keeper, Life, Node, Pod};
 use berth_core::time::Time;
 use berth_dialects::native::pod;
@@ -62,6 +64,15 @@ impl PodFacts {
     pub(crate) fn routes(&self, ifname: &str) -> pod::Routes {
         // One that cannot be read was refused when the pod asked.
         self.routing.as_ref().and_then(|own| pod::routes_of(own, ifname).ok()).unwrap_or_default()
+    }
+
+    /// The networks of the interfaces that come before one, which have the first call on routes of the pod.
+    pub(crate) fn networks_before<'a>(
+        &self,
+        ifname: &str,
+        others: impl IntoIterator<Item = (&'a str, &'a Outcome)>,
+    ) -> Vec<Cidr> {
+        self.routing.as_ref().map(|own| pod::networks_before(own, ifname, others)).unwrap_or_default()
     }
 
     /// What a holder that names this pod by name and UID is to make of it.
@@ -143,7 +154,8 @@ impl Ordinals {
 /// What is known of a SpiderEndpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EndpointRecord {
-    /// Whether Berth made it; others are left alone.
+    pub(crate) uid: String,
+    /// Whether Berth made it.
     pub(crate) own: bool,
     pub(crate) status: EndpointStatus,
 }
@@ -152,7 +164,7 @@ impl EndpointRecord {
     pub(crate) fn read(object: &DynamicObject) -> Self {
         let own = object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DERIVED));
         let status = object.data.get("status").and_then(|status| EndpointStatus::deserialize(status).ok());
-        Self { own, status: status.unwrap_or_default() }
+        Self { uid: object.metadata.uid.clone().unwrap_or_default(), own, status: status.unwrap_or_default() }
     }
 }
 

@@ -7,11 +7,13 @@
 //! | [`statuses`] | the statuses of those |
 //! | [`strangers`] | events of pools in which strangers use addresses |
 //! | [`endpoints`] | the endpoints of pods to which something has happened |
+//! | [`outdated`] | endpoints that Spiderpool has left behind |
 //! | [`metrics`] | what is counted, under Spiderpool's names |
 
 mod dirty;
 mod endpoints;
 mod metrics;
+mod outdated;
 mod statuses;
 mod strangers;
 
@@ -31,6 +33,7 @@ use berth_kube::watch::{Changes, Key};
 use endpoints::Endpoints;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use outdated::Outdated;
 use serde_json::json;
 use statuses::Statuses;
 use std::collections::BTreeSet;
@@ -57,6 +60,7 @@ pub(crate) struct Spider {
     statuses: Statuses,
     strangers: Strangers,
     endpoints: Endpoints,
+    outdated: Outdated,
     /// Whether objects may lack what they are to have.
     incomplete: bool,
     last: Option<Instant>,
@@ -93,6 +97,7 @@ impl Spider {
             statuses: Statuses::default(),
             strangers: Strangers::new(events),
             endpoints: Endpoints::default(),
+            outdated: Outdated::default(),
             incomplete: true,
             last: None,
             audited: None,
@@ -112,7 +117,7 @@ impl Spider {
         self.collect(mirrors);
         if !seat.leads() {
             // Whoever takes over looks at everything.
-            (self.statuses.dirty, self.endpoints, self.audited) = Default::default();
+            (self.statuses.dirty, self.endpoints, self.outdated, self.audited) = Default::default();
             return PACE;
         }
         if self.audited.is_none_or(|audited| audited.elapsed() >= AUDIT) {
@@ -127,6 +132,7 @@ impl Spider {
             self.incomplete = !self.complete(mirrors);
         }
         self.endpoints.bring_up_to_date(&world, mirrors);
+        self.outdated.clean(&world, mirrors, &self.endpoints);
         PACE
     }
 
