@@ -9,7 +9,7 @@ use berth_core::error::Error;
 use berth_core::ipam::{Breach, Config, Fault, Ipam, in_use, subnet_faults};
 use berth_core::model::{POOL_OBJECT, Pool, Subnet};
 use berth_dialects::native::Claim;
-use berth_dialects::spiderpool;
+use berth_dialects::spiderpool::{self, settings::Conf};
 use berth_dialects::{Lowered, Object, lower};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,6 +38,8 @@ pub struct Options {
     /// The user name of the controller, who alone changes the ranges of pools that it makes for applications. If there
     /// is none, everybody may.
     pub controller: Option<String>,
+    /// Spiderpool's switches.
+    pub spiderpool: Conf,
 }
 
 /// What an API server asks, as far as it matters here.
@@ -121,7 +123,9 @@ pub fn review(request: &Request, view: &View<'_>, options: &Options) -> Answer {
     let (old, new) = (Object::of_cluster(&request.old_object), Object::of_cluster(&request.object));
     let mut warnings = Vec::new();
     let verdict = match (request.operation, &old, &new) {
-        (Operation::Create, _, Some(new)) => made(new, view, &mut warnings),
+        (Operation::Create, _, Some(new)) => lower(new)
+            .and_then(|lowered| options.spiderpool.admits(new, &lowered))
+            .and_then(|()| made(new, view, &mut warnings)),
         (Operation::Update, Some(old), Some(new)) if old.spec != new.spec => {
             let is_controller = options.controller.as_ref().is_none_or(|own| *own == request.user_info.username);
             let allowed = if is_controller { Ok(()) } else { for_everybody(old, new, request) };

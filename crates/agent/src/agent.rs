@@ -10,11 +10,11 @@ use berth_core::error::Error;
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_dialects::native::pod::{self, Asked, Attached, Interface, Namespace, Pod};
-use berth_dialects::spiderpool::settings::Settings;
+use berth_dialects::spiderpool::settings::Conf;
 use berth_dialects::{Lowered, lower};
 use berth_door::door::before_waiting;
 use berth_door::words::{self, Host, Planned, groups};
-use berth_door::{Answer, Later, Quiet, Service};
+use berth_door::{Answer, Later, Quiet, Service, networks};
 use berth_engine::Engine;
 use berth_kube::connect::CallError;
 use berth_kube::definitions::Definitions;
@@ -44,7 +44,7 @@ pub struct Agent {
     /// The same under Spiderpool's names.
     pub(crate) aliases: spiderpool::Aliases,
     /// What Spiderpool's switches come to.
-    pub(crate) spiderpool: Settings,
+    pub(crate) spiderpool: Conf,
     /// What is known of the wire.
     pub(crate) quiet: Quiet,
     /// What requests may wait for.
@@ -230,6 +230,7 @@ fn attached(add: AddRequest) -> Attached {
         ranges: add.ranges,
         families: add.families.into_iter().map(Into::into).collect(),
         claim: add.claim,
+        uplink: add.uplink.map(networks::uplink),
     }
 }
 

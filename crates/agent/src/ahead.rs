@@ -40,7 +40,8 @@ pub(crate) struct Ahead(Mutex<Option<AddRequest>>);
 impl Ahead {
     /// This is what a pod of this node asked for.
     pub(crate) fn learn(&self, add: &AddRequest) {
-        let is_plain = add.addresses.is_empty() && add.claim.is_none();
+        // Which NIC the next one is put on is not known before it asks.
+        let is_plain = add.addresses.is_empty() && add.claim.is_none() && add.uplink.is_none();
         if add.pod.is_none() || add.attachment.ifname != FIRST || !is_plain {
             return;
         }
@@ -226,6 +227,7 @@ mod tests {
             ranges: Vec::new(),
             families: Vec::new(),
             claim: None,
+            uplink: None,
         }
     }
 
@@ -247,6 +249,7 @@ mod tests {
         ahead.learn(&AddRequest { pod: None, ..add("eth0", &[]) });
         ahead.learn(&AddRequest { claim: Some("printer".into()), ..add("eth0", &[]) });
         ahead.learn(&AddRequest { addresses: vec!["10.0.0.7".parse().unwrap()], ..add("eth0", &[]) });
+        ahead.learn(&AddRequest { uplink: Some(vec!["ens1f0".into()]), ..add("eth0", &[]) });
         assert!(ahead.request_of(&Pod::default()).is_none());
     }
 

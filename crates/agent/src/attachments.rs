@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use berth_core::holder::Attachment;
 use berth_dialects::native::pod::{self, Attached, Pod, Selected};
 use berth_door::door::before_waiting;
+use berth_door::networks;
 use std::sync::Arc;
 use tracing::debug;
 
@@ -55,7 +56,11 @@ impl Agent {
                 debug!(pod = pod.name, interface = selected.interface, definition, reason, "left to its own ADD");
             }
         }
-        tell_apart(interface, found)
+        let mut others = tell_apart(interface, found);
+        for uplink in others.iter_mut().filter_map(|other| other.uplink.as_mut()) {
+            *uplink = networks::uplink(std::mem::take(&mut uplink.nics));
+        }
+        others
     }
 
     fn definition(&self, selected: &Selected) -> Result<Arc<str>, String> {

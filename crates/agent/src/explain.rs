@@ -6,6 +6,7 @@ use berth_core::addr::Cidr;
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Ipam, Outcome, Request};
 use berth_dialects::native::pod::{self, Applications, Asked, Attached, Interface, Namespace, Pod};
+use berth_dialects::spiderpool::settings::Conf;
 use berth_dialects::{Lowered, lower};
 use berth_kube::blocks::Blocks;
 use berth_kube::definitions::Definitions;
@@ -30,15 +31,20 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
     let places = Places::open(&cluster, &node).with_context(|| format!("read node {node:?}"))?;
     let place = places.namespace(namespace).unwrap_or_default();
     let bits = |address: std::net::IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    let cidrs = places.node_addresses().iter().map(|&address| Cidr::containing(address, bits(address))).collect();
+    let cidrs: Vec<Cidr> =
+        places.node_addresses().iter().map(|&address| Cidr::containing(address, bits(address))).collect();
     let mut ipam = Ipam::new();
     let config = objects.config().0;
-    let applications = Applications::of(&config);
+    let applications = Applications::of(&config, &Conf::default());
     ipam.configure(config);
     for (key, block, _) in cluster.wait(Blocks::new(cluster.client().clone(), "").list(None))? {
         ipam.load(&key, block);
     }
-    let (interface, others, mut along) = interfaces(&pod, interface, &Definitions::new(&cluster));
+    let (mut interface, mut others, mut along) = interfaces(&pod, interface, &Definitions::new(&cluster));
+    for uplink in others.iter_mut().chain([&mut interface]).filter_map(|one| one.uplink.as_mut()) {
+        // Which address is on which NIC only the node itself knows.
+        uplink.cidrs.clone_from(&cidrs);
+    }
     let asked = Asked {
         pod: &pod,
         namespace: &Namespace { labels: place.labels.clone(), annotations: place.annotations.clone() },

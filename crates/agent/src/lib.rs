@@ -11,7 +11,6 @@
 //! | [`scarcity`] | leases that are opened when another node is short |
 //! | [`sweep`] | holders whose pods are gone |
 //! | [`recover`] | pods that have what nobody holds: a lost journal, a restored backup |
-//! | [`networks`] | the networks this node is in |
 //! | [`explain`] | the whole decision about a pod, for people |
 //! | [`check`] | whether blocks and pods tell the same story |
 //! | [`news`] | what is configured, put in force as it changes, and told to those who wait for it |
@@ -25,7 +24,6 @@ mod check;
 mod explain;
 mod flush;
 mod leases;
-mod networks;
 mod news;
 mod recover;
 mod run;

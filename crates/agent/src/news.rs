@@ -8,6 +8,7 @@ use berth_core::addr::Range;
 use berth_core::error::Error;
 use berth_core::ipam::Config;
 use berth_dialects::native::pod::Applications;
+use berth_dialects::spiderpool::settings::Conf;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,8 +43,8 @@ impl News {
     }
 
     /// This is in force now.
-    pub(crate) fn configured(&self, config: &Config) {
-        let applications = Arc::new(Applications::of(config));
+    pub(crate) fn configured(&self, config: &Config, conf: &Conf) {
+        let applications = Arc::new(Applications::of(config, conf));
         let mut known = self.lock();
         known.count += 1;
         let count = known.count;
@@ -110,10 +111,10 @@ pub(crate) fn follow(agent: &Agent, mut version: u64, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(200)) {
             let (mut config, current) = agent.objects.config();
-            agent.spiderpool.set_detection(&mut config);
+            agent.spiderpool.apply(&mut config);
             agent.engine.configure(config.clone());
             // Only now: who is told goes to the engine at once.
-            agent.news.configured(&config);
+            agent.news.configured(&config, &agent.spiderpool);
             version = current;
         }
     }
@@ -139,13 +140,13 @@ mod tests {
     #[test]
     fn only_a_change_of_its_own_pool_concerns_who_found_it_full() {
         let news = News::default();
-        news.configured(&config("10.0.0.1"));
+        news.configured(&config("10.0.0.1"), &Conf::default());
         let seen = news.count();
         let concerns = |error: &Error| news.outlook(error).is_some_and(|at| at > seen);
-        news.configured(&config("10.0.0.1"));
+        news.configured(&config("10.0.0.1"), &Conf::default());
         assert!(!concerns(&exhausted("own")), "it is as it was");
         assert!(concerns(&Error::PoolPending { application: "a".into(), interface: "b".into(), subnets: "c".into() }));
-        news.configured(&config("10.0.0.1-10.0.0.2"));
+        news.configured(&config("10.0.0.1-10.0.0.2"), &Conf::default());
         assert!(concerns(&exhausted("own")));
         assert_eq!(news.outlook(&exhausted("plain")), None, "nobody makes it grow");
         let seen = news.count();

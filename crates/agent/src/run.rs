@@ -6,11 +6,11 @@ use crate::news::{self, News};
 use crate::recover::{self, Recovery};
 use crate::store::ClusterStore;
 use crate::sweep::{MISSING_FOR, Sweep};
-use crate::{ahead, flush, networks, scarcity, spiderpool};
+use crate::{ahead, flush, scarcity, spiderpool};
 use anyhow::{Context, bail};
 use berth_dialects::spiderpool::POOL;
 use berth_dialects::spiderpool::settings::Settings;
-use berth_door::{Door, Queue, Quiet, door};
+use berth_door::{Door, Queue, Quiet, door, networks};
 use berth_engine::Engine;
 use berth_kube::definitions::Definitions;
 use berth_kube::endpoints::Endpoints;
@@ -209,9 +209,9 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
     let (mut config, version) = objects.config();
-    options.spiderpool.set_detection(&mut config);
+    options.spiderpool.conf.apply(&mut config);
     let news = News::default();
-    news.configured(&config);
+    news.configured(&config, &options.spiderpool.conf);
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
     let engine = engine.before_waiting(door::before_waiting);
     if booted {
@@ -233,7 +233,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
         cidrs,
         metrics,
         aliases: spiderpool::Aliases::default(),
-        spiderpool: options.spiderpool.clone(),
+        spiderpool: options.spiderpool.conf.clone(),
         quiet: Quiet::default(),
         news,
         short_of: Mutex::default(),

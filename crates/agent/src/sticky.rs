@@ -15,10 +15,10 @@ use berth_core::ipam::{Given, Outcome};
 use berth_core::model::StickyPolicy;
 use berth_dialects::native::claim_status;
 use berth_dialects::native::endpoint::{EndpointAddress, EndpointInterface, EndpointOwner, EndpointSpec};
-use berth_dialects::native::pod::{Interface, Pod, Routes};
+use berth_dialects::native::pod::{self, Interface, Pod, Routes};
 use berth_door::door::before_waiting;
 use berth_kube::endpoints::BoundClaim;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tracing::{debug, info};
@@ -135,12 +135,14 @@ impl Agent {
     pub(crate) fn settle(&self, note: Note, outcomes: &mut [Outcome]) -> Result<(), Error> {
         let Note { pod, interfaces } = note;
         let mut served = Vec::with_capacity(outcomes.len());
+        let neighbours = self.neighbours(&pod, &interfaces, outcomes);
         for (Noted { container, ifname, network, routes, claim }, outcome) in interfaces.into_iter().zip(&mut *outcomes)
         {
             if let Some(claim) = claim {
                 self.bind(claim, outcome, (&network, &container, &ifname))?;
             }
-            routes.apply(outcome);
+            let others = neighbours.iter().map(|(name, outcome)| (name.as_str(), outcome));
+            routes.apply(outcome, &pod::networks_before(&pod, &ifname, others));
             served.push(EndpointInterface::of(ifname, network, outcome));
         }
         let wanted = self.engine.read(|ipam| {
@@ -160,6 +162,19 @@ impl Agent {
             self.endpoints.record(&pod.namespace, &pod.name, &held).map_err(|error| unreachable(&error))?;
         }
         Ok(())
+    }
+
+    /// What the interfaces of a pod have, those that were served before among them; nothing, if no route is for whichever
+    /// of them reaches its gateway.
+    fn neighbours(&self, pod: &Pod, served: &[Noted], outcomes: &[Outcome]) -> BTreeMap<String, Outcome> {
+        if served.iter().all(|one| one.routes.reachable.is_empty()) {
+            return BTreeMap::new();
+        }
+        let earlier = self.held_where(|holder| holder.namespace == pod.namespace && holder.uid == pod.uid);
+        let mut all: BTreeMap<String, Outcome> =
+            earlier.into_iter().map(|(holder, outcome)| (holder.ifname, outcome)).collect();
+        all.extend(served.iter().map(|one| one.ifname.clone()).zip(outcomes.iter().cloned()));
+        all
     }
 
     /// Binds a claim at its first use. If another pod was quicker, this one gives back what it got and asks again.

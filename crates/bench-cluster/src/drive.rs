@@ -78,6 +78,7 @@ impl Held {
             ranges: Vec::new(),
             families: Vec::new(),
             claim: None,
+            uplink: None,
         };
         let result = match ask(stream, Op::Add(add))? {
             Response::Ok(result) => result,

@@ -104,6 +104,7 @@ impl Client<'_> {
             ranges: Vec::new(),
             families: Vec::new(),
             claim: None,
+            uplink: None,
         };
         let Response::Ok(result) = call(stream, Op::Add(add))? else { bail!("ADD was answered as if it were not one") };
         let addresses: Vec<IpAddr> = result.ips.iter().map(|ip| ip.address).collect();

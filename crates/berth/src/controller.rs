@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ControllerArgs, ui: &mut Ui) -> u8 {
         webhook: args.webhook.0.map(|listen| WebhookOptions { listen, names: args.webhook_name.clone() }),
         times,
         audit: args.audit.or(settings.audit).unwrap_or(AUDIT),
-        warnings: settings.warnings,
+        spiderpool: settings,
         log_format: log_format(args.log.log_format),
         log_level: args.log.log_level.clone(),
     };

@@ -72,7 +72,8 @@ pub(crate) fn start(world: &Arc<World>, namespace: &str, options: &WebhookOption
         }
     });
     let user = format!("system:serviceaccount:{namespace}:berth-controller");
-    let (known, rules) = (Known(world.clone()), Options { controller: Some(user) });
+    let (known, rules) =
+        (Known(world.clone()), Options { controller: Some(user), spiderpool: world.spiderpool.clone() });
     let address = options.listen;
     cluster.spawn(async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {

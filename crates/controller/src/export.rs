@@ -12,6 +12,7 @@ use berth_dialects::native::endpoint::EndpointOwner;
 use berth_dialects::spiderpool::endpoint::EndpointStatus;
 use berth_dialects::spiderpool::export::records::{Held, Owner, Use, endpoints, pool_status, reservations};
 use berth_dialects::spiderpool::export::{Exported, Remark, export};
+use berth_dialects::spiderpool::settings::Conf;
 use berth_dialects::spiderpool::status::subnet_status;
 use berth_dialects::spiderpool::{ENDPOINT, FINALIZER, POOL, RESERVED, SUBNET};
 use berth_dialects::{Object, judge};
@@ -27,7 +28,7 @@ use std::collections::HashMap;
 /// If the server cannot be asked, or does not take the objects.
 pub fn export_spiderpool(to: &Connect, apply: bool) -> anyhow::Result<Value> {
     let cluster = Cluster::connect(to)?;
-    let world = World::open(&cluster).context("read the cluster's state")?;
+    let world = World::open(&cluster, &Conf::default()).context("read the cluster's state")?;
     if apply && !world.objects.has(POOL) {
         bail!("this cluster does not have Spiderpool's definitions; install Spiderpool first");
     }

@@ -14,6 +14,7 @@ use crate::status::Status;
 use crate::world::World;
 use anyhow::Context;
 use berth_core::reclaim::Times;
+use berth_dialects::spiderpool::settings::{Conf, Settings};
 use berth_kube::{Cluster, Connect};
 use berth_server::{LogFormat, serve_probes};
 use std::net::SocketAddr;
@@ -40,8 +41,8 @@ pub struct ControllerOptions {
     pub times: Times,
     /// How often everything is looked at, whatever has happened.
     pub audit: Duration,
-    /// What was asked for and has no effect, to be said in the log.
-    pub warnings: Vec<String>,
+    /// What Spiderpool's switches come to, beyond times.
+    pub spiderpool: Settings,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged.
@@ -54,7 +55,7 @@ pub struct ControllerOptions {
 /// If it cannot start for a reason that does not pass, or if it led and does not any more.
 pub fn run(options: &ControllerOptions) -> anyhow::Result<()> {
     berth_server::init_logging(options.log_format, &options.log_level);
-    options.warnings.iter().for_each(|warning| warn!("{warning}"));
+    options.spiderpool.warnings.iter().for_each(|warning| warn!("{warning}"));
     serve(options, &berth_server::stop_on_signal()?)
 }
 
@@ -76,7 +77,7 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
         let bound = bound.with_context(|| format!("listen on http://{address}; choose another with --listen"))?;
         info!(address = %bound, "serving /healthz, /readyz and /metrics");
     }
-    let Some(world) = open(&cluster, stop) else { return Ok(()) };
+    let Some(world) = open(&cluster, &options.spiderpool.conf, stop) else { return Ok(()) };
     let (world, seat) = (Arc::new(world), Seat::new());
     let _ = opened.set(world.clone());
     let events = Events::new(&cluster, &options.replica);
@@ -123,15 +124,15 @@ pub fn serve(options: &ControllerOptions, stop: &Arc<AtomicBool>) -> anyhow::Res
 /// If the server cannot be asked.
 pub fn reclaim_now(to: &Connect, dry_run: bool) -> anyhow::Result<serde_json::Value> {
     let cluster = Cluster::connect(to)?;
-    let world = World::open(&cluster).context("read the cluster's state")?;
+    let world = World::open(&cluster, &Conf::default()).context("read the cluster's state")?;
     crate::reclaim::now(&world, dry_run)
 }
 
 /// Reads the cluster's state, however long that takes; `None` if told to stop meanwhile.
-fn open(cluster: &Cluster, stop: &AtomicBool) -> Option<World> {
+fn open(cluster: &Cluster, spiderpool: &Conf, stop: &AtomicBool) -> Option<World> {
     let mut told: Option<Instant> = None;
     while !stop.load(Ordering::SeqCst) {
-        match World::open(cluster) {
+        match World::open(cluster, spiderpool) {
             Ok(world) => return Some(world),
             Err(error) => {
                 if told.is_none_or(|told| told.elapsed() > Duration::from_secs(10)) {

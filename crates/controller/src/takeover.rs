@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Sticky};
 use berth_dialects::native::pod::FIRST_INTERFACE;
+use berth_dialects::spiderpool::settings::Conf;
 use berth_dialects::spiderpool::takeover::{Taken, taken};
 use berth_dialects::spiderpool::{ENDPOINT, POOL};
 use berth_kube::objects::resource_of;
@@ -35,7 +36,7 @@ enum Plan {
 /// If the server cannot be asked, or has no such objects.
 pub fn import_spiderpool(to: &Connect, apply: bool) -> anyhow::Result<Value> {
     let cluster = Cluster::connect(to)?;
-    let world = World::open(&cluster).context("read the cluster's state")?;
+    let world = World::open(&cluster, &Conf::default()).context("read the cluster's state")?;
     if !world.objects.has(POOL) {
         bail!("this cluster has no SpiderIPPools; there is nothing to import");
     }

@@ -5,6 +5,7 @@ use crate::guard::{FINALIZER, RESERVATION};
 use berth_core::block::BlockKey;
 use berth_core::model::{POOL_OBJECT, SUBNET_OBJECT};
 use berth_dialects::native::Claim;
+use berth_dialects::spiderpool::settings::Conf;
 use berth_dialects::{Lowered, Object, lower, spiderpool};
 use berth_engine::Engine;
 use berth_kube::endpoints::Endpoints;
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) mirrors: Mirrors,
     pub(crate) endpoints: Endpoints,
     spider: OnceLock<SpiderMirrors>,
+    /// Spiderpool's switches.
+    pub(crate) spiderpool: Conf,
     /// Rings when anything changes.
     pub(crate) bell: Bell,
     configured: Mutex<Configured>,
@@ -40,18 +43,20 @@ struct Configured {
 
 impl World {
     /// Reads everything as of now, and follows it from there.
-    pub(crate) fn open(cluster: &Cluster) -> anyhow::Result<Self> {
+    pub(crate) fn open(cluster: &Cluster, spiderpool: &Conf) -> anyhow::Result<Self> {
         let bell = Bell::default();
         let mirrors = Mirrors::new(cluster, &bell);
         let objects = Objects::open(cluster)?;
         mirrors.wait_for_sync()?;
         let store = KubeStore::of_cluster(cluster.clone(), WRITER);
-        let (config, version) = objects.config();
+        let (mut config, version) = objects.config();
+        spiderpool.apply(&mut config);
         let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;
         let endpoints = Endpoints::new(cluster);
         let configured = Mutex::new(Configured { version, claims: claims(&objects) });
         let spider = OnceLock::new();
-        Ok(Self { cluster: cluster.clone(), engine, objects, mirrors, endpoints, spider, bell, configured })
+        let (cluster, spiderpool) = (cluster.clone(), spiderpool.clone());
+        Ok(Self { cluster, engine, objects, mirrors, endpoints, spider, spiderpool, bell, configured })
     }
 
     /// What there is of Spiderpool's kinds, from the moment that they are installed.
@@ -85,7 +90,8 @@ impl World {
     pub(crate) fn refresh(&self) {
         let mut configured = self.lock();
         if self.objects.wait(configured.version, Duration::ZERO) {
-            let (config, version) = self.objects.config();
+            let (mut config, version) = self.objects.config();
+            self.spiderpool.apply(&mut config);
             self.engine.configure(config);
             *configured = Configured { version, claims: claims(&self.objects) };
         }

@@ -397,6 +397,15 @@ pub struct Reservation {
     pub ranges: Vec<Range>,
 }
 
+/// NICs of a node, and where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uplink {
+    /// Their names; none stands for all of the node's.
+    pub nics: Vec<String>,
+    /// The networks that they have addresses in.
+    pub cidrs: Vec<Cidr>,
+}
+
 /// Who asks, as far as a pool cares: what its audience and its stickiness are checked against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
@@ -414,6 +423,8 @@ pub struct Subject {
     pub anyone: bool,
     /// The networks that the node has addresses in; an address whose network is not known stands as a network of one.
     pub node_cidrs: Vec<Cidr>,
+    /// What the interface is put on, if only pools of its networks are of use there, whatever the pools say.
+    pub uplink: Option<Uplink>,
     /// The attachment: `NAMESPACE/NAME` of a network attachment definition, or the name of the CNI network.
     pub attachment: String,
     /// Whether the holder's name never comes back, as that of a Deployment's pod. A pool that is sticky by pod is not so

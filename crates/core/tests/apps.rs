@@ -9,6 +9,7 @@ use berth_core::apps::{
     Application, Controller, Cut, Effect, Identity, Occupied, Size, Workload, World, cut, decide, enact, occupied,
     pool_name,
 };
+use berth_core::detect::{Conflicts, Detection};
 use berth_core::error::Error;
 use berth_core::ipam::{Config, Request};
 use berth_core::model::{Gateway, Pool, Reservation, Subject, Subnet};
@@ -87,6 +88,25 @@ fn text(pool: &Pool) -> String {
 
 fn set(texts: &[&str]) -> RangeSet {
     texts.iter().map(|text| range(text)).collect()
+}
+
+#[test]
+fn what_is_found_out_on_the_wire_is_the_applications_to_say_or_else_the_pools() {
+    let (mut config, who) = (config(), identity("web"));
+    let strict = Detection { conflicts: Conflicts::Rfc5227, ..Detection::default() };
+    let mut web = Workload { detect: Some(strict), ..workload("web", &["a"], 3) };
+    settle(&mut config, &RangeSet::new(), &who, Some(&web));
+    let name = pools_of(&config, &who)[0].name.clone();
+    assert_eq!(config.pools[&name].detect, Some(strict), "from its first pod on");
+    web.detect = Some(Detection::default());
+    let (effects, _) = settle(&mut config, &RangeSet::new(), &who, Some(&web));
+    assert!(matches!(&effects[..], [Effect::Update { detect: Some(_), .. }]), "{effects:?}");
+    assert_eq!(config.pools[&name].detect, web.detect);
+    // Without a word of the application it is somebody's who edits the pool.
+    web.detect = None;
+    config.pools.get_mut(&name).expect("the pool").detect = Some(strict);
+    let (effects, _) = settle(&mut config, &RangeSet::new(), &who, Some(&web));
+    assert_eq!((effects, config.pools[&name].detect), (vec![], Some(strict)));
 }
 
 #[test]

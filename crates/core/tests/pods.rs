@@ -5,7 +5,7 @@ mod common;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Sticky};
 use berth_core::ipam::{Config, Entropy, Group, Ipam, Request};
-use berth_core::model::{Gateway, Pool, StickyPolicy, Subnet};
+use berth_core::model::{Gateway, Pool, StickyPolicy, Subnet, Uplink};
 use common::*;
 
 fn near(name: &str, ranges: &[&str]) -> Pool {
@@ -41,6 +41,28 @@ fn replicas_get_addresses_of_the_subnet_their_node_is_in() {
              rack2: node \"n\" has no address in 172.20.2.0/24, only in 172.20.3.0/24"
         );
     }
+}
+
+#[test]
+fn who_is_put_on_a_nic_gets_addresses_of_its_networks_whatever_the_pools_say() {
+    let mut ipam = ipam([pool("rack1", &["172.20.1.0/24"]), pool("rack2", &["172.20.2.0/24"])]);
+    let mut place = |id: &str, nics: &[&str], cidrs: &[&str]| {
+        let mut wanted = on_node(container(id), from(&["rack1", "rack2"]), &["172.20.1.0/24", "172.20.2.0/24"]);
+        let cidrs = cidrs.iter().map(|text| cidr(text)).collect();
+        wanted.subject.uplink = Some(Uplink { nics: nics.iter().map(|&nic| nic.to_owned()).collect(), cidrs });
+        let outcome = ipam.allocate(&wanted, NOW, &mut Entropy(7));
+        outcome.map(|outcome| outcome.given[0].pool.clone()).map_err(|error| error.to_string())
+    };
+    assert_eq!(place("a", &["eth1"], &["172.20.2.0/24"]).as_deref(), Ok("rack2"), "not what other NICs reach");
+    assert_eq!(place("b", &[], &["172.20.1.0/24", "172.20.2.0/24"]).as_deref(), Ok("rack1"));
+    assert_eq!(
+        place("c", &["eth2"], &["172.20.3.0/24"]).unwrap_err(),
+        "no pool qualifies: rack1: the interface is on eth2 of node \"n\", which has no address in 172.20.1.0/24, only in \
+         172.20.3.0/24; rack2: the interface is on eth2 of node \"n\", which has no address in 172.20.2.0/24, only in \
+         172.20.3.0/24"
+    );
+    let none = place("d", &[], &[]).unwrap_err();
+    assert!(none.contains("the interface is on node \"n\", which has no address in 172.20.1.0/24;"), "{none}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const ACCEPTED: &str = "Accepted";
 /// Why an object is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// One word for programs: `Overlaps`, `SubnetNotFound`, `SubnetNotAccepted`, `NameTaken` or `Invalid`.
+    /// One word for programs: `Overlaps`, `SubnetNotFound`, `SubnetNotAccepted`, `NameTaken`, `FamilyDisabled` or `Invalid`.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,

@@ -5,12 +5,14 @@
 //! | [`detect`] | what is to be found out on the wire, and what follows |
 //! | [`door`] | the unix socket and its threads |
 //! | `connection` | one client of it |
+//! | [`networks`] | the networks this machine is in |
 //! | [`queue`] | deletions that were left on disk while nobody listened |
 //! | [`words`] | what the plugin asks, in the words of the engine, and the engine's answers in the words of the plugin |
 
 mod connection;
 pub mod detect;
 pub mod door;
+pub mod networks;
 pub mod queue;
 pub mod words;
 

@@ -152,8 +152,10 @@ impl Agent {
         let words = seeing(binaries::berth(), &sees);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        command.args(["agent", "--node-name", &self.node, "--listen", "none", "--missing-for", "2"]);
-        command.args(["--empty-for", "3"]);
+        command.args(["agent", "--node-name", &self.node, "--missing-for", "2", "--empty-for", "3"]);
+        if !self.arguments.iter().any(|argument| argument == "--listen") {
+            command.args(["--listen", "none"]);
+        }
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--socket").arg(self.socket());
         command.arg("--state-dir").arg(self.dir.join("state")).args(&self.arguments);
         if let Some(proxy) = &self.proxy {

@@ -19,8 +19,9 @@ pub struct Controller {
 
 impl Controller {
     pub(crate) fn start(replica: &str, kubeconfig: &Path, (dir, sees): (&Path, &[Instead]), args: &[&str]) -> Self {
-        let own = ["controller", "--listen", "none", "--replica", replica];
-        let mut arguments: Vec<OsString> = own.iter().chain(args).map(OsString::from).collect();
+        let silent: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "none"] };
+        let own = ["controller", "--replica", replica];
+        let mut arguments: Vec<OsString> = own.iter().chain(silent).chain(args).map(OsString::from).collect();
         arguments.extend(["--kubeconfig".into(), kubeconfig.into()]);
         let mut controller =
             Self { child: None, log: dir.join(format!("controller-{replica}.log")), arguments, sees: sees.to_vec() };

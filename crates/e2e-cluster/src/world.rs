@@ -250,10 +250,30 @@ impl World {
     /// If it does not come up.
     #[must_use]
     pub fn agent(&self, node: &str) -> Agent {
+        self.agent_with(node, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn agent_with(&self, node: &str, arguments: &[&str]) -> Agent {
         let kubeconfig = self.plane.kubeconfig_for_service_account("berth-system", "berth-agent", Some(node)).unwrap();
-        let agent = Agent::new(node, &kubeconfig, &self.dir.join(node));
+        let agent = Agent::new(node, &kubeconfig, &self.dir.join(node)).with(arguments, json!({}));
         agent.start();
         agent
+    }
+
+    /// A file with this text, for a process to read; its path.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    #[must_use]
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
     }
 
     /// Where files of agents go.

@@ -11,7 +11,7 @@ fn add(agent: &Agent, pod: &Pod, container: &str, segment: &Segment, netns: &ber
 }
 
 #[test]
-fn what_a_stranger_has_is_given_to_nobody_on_any_node() {
+fn c00007_c00018_what_a_stranger_has_is_given_to_nobody_on_any_node() {
     if !met(&[Need::Root, IP, UTIL_LINUX]) {
         return;
     }
@@ -43,7 +43,7 @@ fn what_a_stranger_has_is_given_to_nobody_on_any_node() {
 }
 
 #[test]
-fn a_sticky_pod_waits_for_its_own_address_while_a_stranger_has_it() {
+fn c00019_a_sticky_pod_waits_for_its_own_address_while_a_stranger_has_it() {
     if !met(&[Need::Root, IP, UTIL_LINUX]) {
         return;
     }

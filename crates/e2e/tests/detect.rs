@@ -61,7 +61,7 @@ impl World {
 }
 
 #[test]
-fn a_stranger_on_the_bridge_is_found_and_avoided_in_both_families() {
+fn c00007_a_stranger_on_the_bridge_is_found_and_avoided_in_both_families() {
     if !met(&NEEDS) {
         return;
     }
@@ -163,7 +163,7 @@ fn an_address_that_was_asked_for_is_refused_while_a_stranger_has_it() {
 }
 
 #[test]
-fn a_dead_gateway_is_reported_or_refused_as_the_pool_says() {
+fn c00009_a_dead_gateway_is_reported_or_refused_as_the_pool_says() {
     if !met(&NEEDS) {
         return;
     }

@@ -6,6 +6,7 @@ use berth_dialects::native::pod::{
     ADDRESSES, Applications, Asked, Attached, CLAIM, KEEP_POOL, MAX_INTERFACES, MAX_LIST, NETWORKS, Namespace, Node,
     POOL_SIZE, POOLS, Pod, SUBNETS, Terms, plan,
 };
+use berth_dialects::spiderpool::settings::Conf;
 
 /// The first byte says which annotations are there, the second which interface asks; the rest is their text.
 pub fn check(data: &[u8]) {
@@ -25,7 +26,7 @@ pub fn check(data: &[u8]) {
             pod.annotations.insert(key.to_owned(), text.to_owned());
         }
     }
-    if let Ok(terms) = Terms::read(&pod.annotations) {
+    if let Ok(terms) = Terms::read(&pod.annotations, &Conf::default()) {
         assert!(terms.interfaces.len() <= MAX_INTERFACES + 1);
         assert!(terms.interfaces.iter().all(|(_, subnets)| (1..=MAX_LIST).contains(&subnets.len())));
     }

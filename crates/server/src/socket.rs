@@ -7,7 +7,7 @@ use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request as CoreRequest};
 use berth_core::model::Subject;
 use berth_door::words::{self, Host, Planned, groups};
-use berth_door::{Answer, Quiet, Service};
+use berth_door::{Answer, Quiet, Service, networks};
 use berth_engine::Engine;
 use berth_wire::cni;
 use berth_wire::protocol::{self, AddRequest, Findings, Request, Response, StatusRequest};
@@ -63,7 +63,12 @@ fn add(node: &Node, add: AddRequest) -> Result<CoreRequest, Error> {
     let groups = groups(base, add.addresses, &add.ranges)?;
     let pod = add.pod.unwrap_or_else(|| protocol::Pod { namespace: String::new(), name: String::new(), uid: None });
     let mut request = CoreRequest {
-        subject: Subject { namespace: pod.namespace.clone(), node: node.name.clone(), ..Subject::default() },
+        subject: Subject {
+            namespace: pod.namespace.clone(),
+            node: node.name.clone(),
+            uplink: add.uplink.map(networks::uplink),
+            ..Subject::default()
+        },
         holder: Holder {
             kind: Kind::Container,
             network: add.attachment.network,

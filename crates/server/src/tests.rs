@@ -48,6 +48,7 @@ fn wish(container: &str, claim: Option<&str>) -> AddRequest {
         ranges: Vec::new(),
         families: Vec::new(),
         claim: claim.map(str::to_owned),
+        uplink: None,
     }
 }
 

@@ -154,6 +154,9 @@ pub struct AddRequest {
     /// The named fixed address to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
+    /// Only pools whose subnet the node has an address in, on one of these NICs; on any of its own, if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Vec<String>>,
 }
 
 /// The ADD that STATUS asks about.
@@ -288,6 +291,7 @@ mod tests {
             ranges: vec![vec!["10.0.0.1-10.0.0.9".into()]],
             families: vec![Family::V4, Family::V6],
             claim: Some("db".into()),
+            uplink: Some(vec!["ens1f0".into()]),
         };
         for op in [
             Op::Add(add.clone()),

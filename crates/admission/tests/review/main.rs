@@ -12,6 +12,7 @@ use berth_core::time::Time;
 use berth_dialects::native::lower_claim;
 use berth_dialects::{Object, judge};
 use serde_json::{Value, json};
+use spiderpool::spider;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
 const CONTROLLER: &str = "system:serviceaccount:berth-system:berth-controller";
@@ -69,13 +70,17 @@ impl World {
     }
 
     fn ask(&self, operation: &str, old: &Value, new: &Value, user: &str) -> Answer {
+        let options = Options { controller: Some(CONTROLLER.to_owned()), ..Options::default() };
+        self.ask_with(&options, operation, old, new, user)
+    }
+
+    fn ask_with(&self, options: &Options, operation: &str, old: &Value, new: &Value, user: &str) -> Answer {
         let asked = json!({
             "uid": "1", "operation": operation, "userInfo": {"username": user}, "object": new, "oldObject": old,
             "resource": {"group": "berth.io"}, "dryRun": false,
         });
         let request: Request = serde_json::from_value(asked).unwrap();
-        let options = Options { controller: Some(CONTROLLER.to_owned()) };
-        self.view(|view| review(&request, view, &options))
+        self.view(|view| review(&request, view, options))
     }
 
     fn create(&self, new: &Value) -> Result<Vec<String>, String> {
@@ -283,4 +288,24 @@ fn the_pool_of_an_application_is_the_controllers() {
     freed["spec"].as_object_mut().unwrap().remove("application");
     refused(said(world.ask("UPDATE", &old, &freed, "me")), "spec.application");
     assert_eq!(said(world.ask("UPDATE", &old, &new, CONTROLLER)), Ok(vec![]));
+}
+
+#[test]
+fn what_is_of_a_family_that_is_switched_off_is_not_made() {
+    let text = "enableIPv6: false";
+    let spiderpool = berth_dialects::spiderpool::settings::Settings::read([], Some(text)).unwrap().conf;
+    let (world, options) = (World::new(vec![]), Options { spiderpool, ..Options::default() });
+    let create = |new: &Value| said(world.ask_with(&options, "CREATE", &Value::Null, new, "me"));
+    for (kind, spec) in [
+        ("SpiderIPPool", json!({"subnet": "fd00::/64", "ips": ["fd00::9"]})),
+        ("SpiderSubnet", json!({"subnet": "fd00::/64"})),
+        ("SpiderReservedIP", json!({"ips": ["fd00::9"]})),
+    ] {
+        refused(create(&spider(kind, "x", &spec)), "IPv6 is disabled: enableIPv6 is false in spiderpool-conf");
+    }
+    assert_eq!(create(&spider("SpiderReservedIP", "x", &json!({"ips": ["10.0.0.9"]}))), Ok(vec![]));
+    assert_eq!(create(&pool("native", &json!({"ranges": ["fd01::/64"]}))), Ok(vec![]), "in Berth's own words");
+    let old = spider("SpiderIPPool", "x", &json!({"subnet": "fd00::/64", "ips": ["fd00::9"]}));
+    let new = spider("SpiderIPPool", "x", &json!({"subnet": "fd00::/64", "ips": ["fd00::9-fd00::a"]}));
+    assert_eq!(said(world.ask_with(&options, "UPDATE", &old, &new, "me")), Ok(vec![]), "what is there may be edited");
 }

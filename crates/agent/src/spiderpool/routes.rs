@@ -169,6 +169,8 @@ impl Agent {
             ranges: Vec::new(),
             families: Vec::new(),
             claim: None,
+            // Which NIC it is put on its callers do not say.
+            uplink: args.match_master_subnet.then(Vec::new),
         }))?;
         let mut added = Added::default();
         let told =
@@ -199,7 +201,7 @@ impl Agent {
     }
 
     /// Who on this node holds something, and what.
-    fn held_where(&self, test: impl Fn(&Holder) -> bool) -> Vec<(Holder, Outcome)> {
+    pub(crate) fn held_where(&self, test: impl Fn(&Holder) -> bool) -> Vec<(Holder, Outcome)> {
         self.engine.read(|ipam| {
             let mut attachments: BTreeMap<(String, String, String), Holder> = BTreeMap::new();
             let active = ipam.slots().filter(|(.., view)| view.state == SlotState::Active);

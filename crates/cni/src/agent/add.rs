@@ -1,7 +1,7 @@
 //! ADD: everything that can be refused is refused before the daemon is asked to allocate.
 
 use super::connection::{PATIENCE, ask_patiently};
-use super::{attachment, detect, unexpected};
+use super::{attachment, detect, unexpected, uplink};
 use berth_wire::args::Args;
 use berth_wire::cni::{AddResult, Dns, Error, code};
 use berth_wire::config::{Ipam, NetConf};
@@ -70,6 +70,7 @@ fn wanted(invocation: &Invocation, conf: &NetConf<'_>, ipam: &Ipam, version: Ver
         ranges: requested.ranges,
         families: ipam.families.clone(),
         claim: ipam.claim.clone(),
+        uplink: if ipam.match_uplink { Some(uplink::nics(conf.uplink()?, Path::new(uplink::SYSFS))?) } else { None },
     };
     if version.is_legacy() && asks_for_two_of_a_family(&request) {
         let msg = format!("CNI version {} does not support more than 1 address per family", version.as_str());

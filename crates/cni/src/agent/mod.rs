@@ -4,6 +4,7 @@ mod add;
 mod connection;
 mod del;
 mod detect;
+mod uplink;
 
 pub(crate) use add::add;
 pub(crate) use del::del;

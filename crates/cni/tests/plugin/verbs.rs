@@ -80,6 +80,7 @@ fn add_sends_all_that_was_asked_for() {
         ranges: vec![vec!["10.1.2.1-10.1.2.254".into()]],
         families: vec![Family::V4, Family::V6],
         claim: Some("db".into()),
+        uplink: None,
     };
     assert_eq!(daemon.join().unwrap()[0].op, Op::Add(expected));
 }

@@ -52,7 +52,7 @@ pub(crate) struct Apps {
 impl Apps {
     pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
         Self {
-            workloads: Workloads::new(&world.cluster, &world.bell),
+            workloads: Workloads::new(&world.cluster, &world.bell, &world.spiderpool),
             blocks: world.touched(),
             pools: world.mirrors.pools.changes(),
             pods: world.mirrors.pods.changes(),
@@ -206,11 +206,11 @@ impl Apps {
                 cluster.wait(api.create(&PostParams::default(), &made))?;
                 info!(pool = pool.name, "made a pool for {}", whom(pool.application.as_ref()));
             }
-            Effect::Update { pool, ranges, application } => {
+            Effect::Update { pool, ranges, application, detect } => {
                 let kind = self.kind(pool);
                 let mut patch = match kind {
-                    spiderpool::POOL => owner::pool_patch(ranges, application, self.size(application)),
-                    _ => pool_patch(ranges, application),
+                    spiderpool::POOL => owner::pool_patch(ranges, application, self.size(application), *detect),
+                    _ => pool_patch(ranges, application, *detect),
                 };
                 patch["metadata"]["resourceVersion"] = json!(self.version(kind, pool));
                 cluster.wait(api(kind).patch(pool, &PatchParams::default(), &Patch::Merge(patch)))?;

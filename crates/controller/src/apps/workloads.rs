@@ -5,6 +5,7 @@ use berth_core::apps::application::group;
 use berth_core::apps::{Controller, Identity, Workload};
 use berth_dialects::native::pod::ASKING;
 use berth_dialects::native::workload::{self, workload};
+use berth_dialects::spiderpool::settings::Conf;
 use berth_kube::Cluster;
 use berth_kube::connect::CallError;
 use berth_kube::watch::{Bell, Changes, Key, Mirror};
@@ -54,6 +55,8 @@ struct Kind {
 pub(super) struct Workloads {
     cluster: Cluster,
     bell: Bell,
+    /// Spiderpool's switches.
+    conf: Conf,
     kinds: Vec<Kind>,
     /// Kinds that could not be watched, and when that was.
     failed: BTreeMap<(String, String), Instant>,
@@ -63,8 +66,9 @@ pub(super) struct Workloads {
 pub(super) type Asking = (String, String);
 
 impl Workloads {
-    pub(super) fn new(cluster: &Cluster, bell: &Bell) -> Self {
-        let mut all = Self { cluster: cluster.clone(), bell: bell.clone(), kinds: Vec::new(), failed: BTreeMap::new() };
+    pub(super) fn new(cluster: &Cluster, bell: &Bell, conf: &Conf) -> Self {
+        let (cluster, bell, conf) = (cluster.clone(), bell.clone(), conf.clone());
+        let mut all = Self { cluster, bell, conf, kinds: Vec::new(), failed: BTreeMap::new() };
         for (api_version, kind, plural) in KNOWN {
             all.follow(api_version, kind, ApiResource::from_gvk_with_plural(&gvk(api_version, kind), plural), false);
         }
@@ -79,8 +83,8 @@ impl Workloads {
 
     fn follow(&mut self, api_version: &str, kind: &str, resource: ApiResource, scales: bool) {
         let api: Api<DynamicObject> = Api::all_with(self.cluster.client().clone(), &resource);
-        let (own_version, own_kind) = (api_version.to_owned(), kind.to_owned());
-        let keep = move |object: DynamicObject| read(&own_version, &own_kind, object);
+        let (own_version, own_kind, conf) = (api_version.to_owned(), kind.to_owned(), self.conf.clone());
+        let keep = move |object: DynamicObject| read(&own_version, &own_kind, object, &conf);
         let mirror = Mirror::new(&self.cluster, (kind, api), Config::default(), &self.bell, keep);
         let changes = mirror.changes();
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
@@ -208,13 +212,13 @@ impl Kind {
 }
 
 /// What is kept of an object. A controller in between is of interest only if its pods ask for something.
-fn read(api_version: &str, kind: &str, object: DynamicObject) -> Option<Kept> {
+fn read(api_version: &str, kind: &str, object: DynamicObject, conf: &Conf) -> Option<Kept> {
     let uid = object.metadata.uid.clone().unwrap_or_default();
     let going = object.metadata.deletion_timestamp.is_some();
     let mut value = serde_json::to_value(object).ok()?;
     value["apiVersion"] = api_version.into();
     value["kind"] = kind.into();
-    match workload(&value, None, None) {
+    match workload(&value, None, None, conf) {
         Ok(workload::Found::Application(mut workload)) => {
             if going && !workload.keep {
                 // Its pods go, and no new ones come.

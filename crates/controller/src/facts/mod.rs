@@ -10,7 +10,7 @@ mod read;
 
 pub(crate) use fresh::Fresh;
 pub(crate) use mirrors::{Mirrors, SpiderMirrors};
-pub(crate) use read::{PodFacts, Record};
+pub(crate) use read::{EndpointRecord, Ordinals, PodFacts, Record};
 
 use berth_core::block::{Slot, State};
 use berth_core::reclaim::{Facts, Keeper, Node, Pod};

@@ -1,5 +1,7 @@
 //! From objects of the API server to what matters of them.
 
+use berth_core::addr::Cidr;
+use berth_core::ipam::Outcome;
 use berth_core::reclaim::{Keeper, Life, Node, Pod};
 use berth_core::time::Time;
 use berth_dialects::native::pod;
@@ -68,6 +70,15 @@ impl PodFacts {
     pub(crate) fn stays_with(&self, kind: &str, name: &str) -> bool {
         let own = self.controller.as_ref().is_some_and(|(of, called)| of == kind && called == name);
         own && !self.life.ended && self.life.deadline.is_none()
+    }
+
+    /// The networks of the interfaces that come before one, which have the first call on routes of the pod.
+    pub(crate) fn networks_before<'a>(
+        &self,
+        ifname: &str,
+        others: impl IntoIterator<Item = (&'a str, &'a Outcome)>,
+    ) -> Vec<Cidr> {
+        self.routing.as_ref().map(|own| pod::networks_before(own, ifname, others)).unwrap_or_default()
     }
 
     /// What a holder that names this pod by name and UID is to make of it.
@@ -151,7 +162,8 @@ impl Ordinals {
 /// What is known of a SpiderEndpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EndpointRecord {
-    /// Whether Berth made it; others are left alone.
+    pub(crate) uid: String,
+    /// Whether Berth made it.
     pub(crate) own: bool,
     pub(crate) status: EndpointStatus,
 }
@@ -160,7 +172,7 @@ impl EndpointRecord {
     pub(crate) fn read(object: &DynamicObject) -> Self {
         let own = object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DERIVED));
         let status = object.data.get("status").and_then(|status| EndpointStatus::deserialize(status).ok());
-        Self { own, status: status.unwrap_or_default() }
+        Self { uid: object.metadata.uid.clone().unwrap_or_default(), own, status: status.unwrap_or_default() }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::facts::{PodFacts, SpiderMirrors};
 use crate::index::Index;
 use crate::world::World;
 use berth_core::block::{Block, BlockKey, Plane, State};
-use berth_core::ipam::Ipam;
+use berth_core::ipam::{Ipam, Outcome};
 use berth_core::reclaim::Pod;
 use berth_dialects::native::pod::DefaultRoute;
 use berth_dialects::spiderpool::endpoint::{Current, EndpointStatus, Interface, raise};
@@ -97,6 +97,11 @@ impl Endpoints {
         }
     }
 
+    /// Whether any block speaks of a pod of this name.
+    pub(super) fn knows(&self, ipam: &Ipam, pod: &Key) -> bool {
+        self.index.of_pod(&pod.namespace, &pod.name).any(|key| has(ipam, key, pod))
+    }
+
     /// What the pod has that is there now; an earlier one of its name may not have given back everything yet.
     fn held(&self, ipam: &Ipam, pod: &Key, facts: Option<&PodFacts>) -> Held {
         let is_there = |uid: &str| facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
@@ -125,7 +130,14 @@ impl Endpoints {
     }
 }
 
-fn api(world: &World, pod: &Key) -> Api<DynamicObject> {
+/// Whether something in a block is a pod's, in use or kept for it.
+pub(super) fn has(ipam: &Ipam, key: &BlockKey, pod: &Key) -> bool {
+    let slots = ipam.block(key).into_iter().flat_map(Block::slots);
+    let taken = slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held));
+    taken.filter_map(|(_, view)| view.holder()).any(|own| own.namespace == pod.namespace && own.pod == pod.name)
+}
+
+pub(super) fn api(world: &World, pod: &Key) -> Api<DynamicObject> {
     Api::namespaced_with(world.cluster.client().clone(), &pod.namespace, &resource_of(ENDPOINT))
 }
 
@@ -159,13 +171,15 @@ fn status(ipam: &Ipam, name: &Key, pod: &PodFacts, held: &Held) -> Option<(Endpo
         return None;
     }
     let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.name.clone()));
-    let interface = |(ifname, own): (&String, &Vec<(Plane, u128)>)| {
-        let (mut outcome, routes) = (ipam.tell(own), pod.routes(ifname));
-        routes.apply(&mut outcome);
+    let told: BTreeMap<&str, Outcome> =
+        held.interfaces.iter().map(|(ifname, own)| (ifname.as_str(), ipam.tell(own))).collect();
+    let interface = |(&ifname, outcome): (&&str, &Outcome)| {
+        let (mut outcome, routes) = (outcome.clone(), pod.routes(ifname));
+        routes.apply(&mut outcome, &pod.networks_before(ifname, told.iter().map(|(name, told)| (*name, told))));
         let clean = (routes.default == DefaultRoute::Elsewhere).then_some(true);
-        Interface { clean_gateway: clean, ..Interface::of(ifname.clone(), &outcome) }
+        Interface { clean_gateway: clean, ..Interface::of(ifname.to_owned(), &outcome) }
     };
-    let ips = held.interfaces.iter().map(interface).collect();
+    let ips = told.iter().map(interface).collect();
     let current = Current { uid: held.uid.clone(), node: held.node.clone(), ips };
     Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, pod.of_set))
 }

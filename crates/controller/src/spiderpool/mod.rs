@@ -8,12 +8,14 @@
 //! | [`statuses`] | the statuses of those |
 //! | [`strangers`] | events of pools in which strangers use addresses |
 //! | [`endpoints`] | the endpoints of pods to which something has happened |
+//! | [`outdated`] | endpoints that Spiderpool has left behind |
 //! | [`metrics`] | what is counted, under Spiderpool's names |
 
 mod complete;
 mod dirty;
 mod endpoints;
 mod metrics;
+mod outdated;
 mod statuses;
 mod strangers;
 
@@ -30,6 +32,7 @@ use berth_kube::store::Touched;
 use berth_kube::watch::{Changes, Key};
 use complete::complete;
 use endpoints::Endpoints;
+use outdated::Outdated;
 use statuses::Statuses;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,6 +57,7 @@ pub(crate) struct Spider {
     statuses: Statuses,
     strangers: Strangers,
     endpoints: Endpoints,
+    outdated: Outdated,
     /// Whether objects may lack what they are to have.
     incomplete: bool,
     last: Option<Instant>,
@@ -90,6 +94,7 @@ impl Spider {
             statuses: Statuses::default(),
             strangers: Strangers::new(events),
             endpoints: Endpoints::default(),
+            outdated: Outdated::default(),
             incomplete: true,
             last: None,
             audited: None,
@@ -109,7 +114,7 @@ impl Spider {
         self.collect(mirrors);
         if !seat.leads() {
             // Whoever takes over looks at everything.
-            (self.statuses.dirty, self.endpoints, self.audited) = Default::default();
+            (self.statuses.dirty, self.endpoints, self.outdated, self.audited) = Default::default();
             return PACE;
         }
         if self.audited.is_none_or(|audited| audited.elapsed() >= AUDIT) {
@@ -124,6 +129,7 @@ impl Spider {
             self.incomplete = !complete(&world, mirrors);
         }
         self.endpoints.bring_up_to_date(&world, mirrors);
+        self.outdated.clean(&world, mirrors, &self.endpoints);
         PACE
     }
 

@@ -39,6 +39,8 @@ impl Statuses {
             .iter()
             .filter_map(|(object, refusal)| {
                 let kind = [POOL, SUBNET].into_iter().find(|kind| *kind == object.kind)?;
+                let switched_off = || world.spiderpool.refusal(object);
+                let refusal = refusal.clone().or_else(switched_off);
                 Some(((kind, object.metadata.name.clone()), condition(object, refusal.as_ref(), "")))
             })
             .collect();

@@ -4,6 +4,7 @@ use super::cut::{Cut, Cutting, cut};
 use super::{Application, Identity, Size};
 use crate::addr::{Family, Range, RangeSet};
 use crate::block::State;
+use crate::detect::Detection;
 use crate::ipam::{Config, Ipam};
 use crate::model::{Pool, StickyPolicy, Subnet, rests};
 use crate::time::Time;
@@ -31,6 +32,8 @@ pub struct Workload {
     pub size: Option<Size>,
     /// Whether its pools stay when it is gone.
     pub keep: bool,
+    /// What is found out on the wire before its addresses are used; `None` leaves that to its pools.
+    pub detect: Option<Detection>,
     /// How many pods it is to have; `None` if nobody can tell.
     pub replicas: Option<u32>,
     /// How many more a rollout starts before it stops others.
@@ -90,6 +93,8 @@ pub enum Effect {
         ranges: Vec<Range>,
         /// Its application from now on.
         application: Application,
+        /// What is found out on the wire from now on; `None` leaves it as it is.
+        detect: Option<Detection>,
     },
     /// Delete a pool: nothing of it is in use.
     Delete {
@@ -166,9 +171,10 @@ pub fn decide(who: &Identity, workload: Option<&Workload>, world: &World<'_>) ->
 pub fn enact(config: &mut Config, effect: &Effect) {
     match effect {
         Effect::Create(pool) => _ = config.pools.insert(pool.name.clone(), Pool::clone(pool)),
-        Effect::Update { pool, ranges, application } => {
+        Effect::Update { pool, ranges, application, detect } => {
             if let Some(pool) = config.pools.get_mut(pool) {
                 pool.ranges.clone_from(ranges);
+                pool.detect = detect.or(pool.detect);
                 pool.application = Some(application.clone());
             }
         }
@@ -238,7 +244,7 @@ impl Desk<'_> {
             keep: workload.keep,
             ..before
         };
-        self.update(pool, &cutting.ranges, application);
+        self.update(pool, &cutting.ranges, application, workload.detect);
     }
 
     /// Makes a pool in the first subnet that has room; where none has, in the one that has most.
@@ -289,6 +295,7 @@ impl Desk<'_> {
             subnet: Some(subnet.name.clone()),
             sticky: workload.stable.then_some(StickyPolicy::default()),
             application: Some(application),
+            detect: workload.detect,
             ..Pool::new(name, cutting.ranges.ranges().to_vec())
         })));
     }
@@ -303,17 +310,18 @@ impl Desk<'_> {
         }
         let left = [&all.busy, &all.resting, &all.quarantined].map(|set| set.intersection(&ranges));
         let left: RangeSet = left.iter().flat_map(RangeSet::ranges).copied().collect();
-        self.update(pool, &left, pool.application.clone().unwrap_or_default());
+        self.update(pool, &left, pool.application.clone().unwrap_or_default(), None);
     }
 
-    fn update(&mut self, pool: &Pool, ranges: &RangeSet, application: Application) {
+    fn update(&mut self, pool: &Pool, ranges: &RangeSet, application: Application, detect: Option<Detection>) {
         let before: RangeSet = pool.ranges.iter().copied().collect();
         // A pool without ranges is none; with nothing to have, it keeps what it has.
         let ranges = if ranges.is_empty() { &before } else { ranges };
-        if *ranges != before || pool.application.as_ref() != Some(&application) {
+        let detect = detect.filter(|_| detect != pool.detect);
+        if *ranges != before || pool.application.as_ref() != Some(&application) || detect.is_some() {
             let (network, pool, ranges) = (&pool.network, pool.name.clone(), ranges.ranges().to_vec());
             self.promised.extend(ranges.iter().map(|&range| (network.clone(), range)));
-            self.effects.push(Effect::Update { pool, ranges, application });
+            self.effects.push(Effect::Update { pool, ranges, application, detect });
         }
     }
 

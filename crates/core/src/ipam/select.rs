@@ -59,18 +59,36 @@ impl Audience {
         if !self.attachments.is_empty() && !named(&self.attachments, &subject.attachment) {
             return Some(format!("attachment {:?} is not among {}", subject.attachment, self.attachments.join(", ")));
         }
-        // Which of its subnets a pool picks from is not the node's to say, so the node must have all of them.
-        let has = |subnet: &Cidr| subject.node_cidrs.iter().any(|own| own.range().overlaps(subnet.range()));
-        let missing = subnets.iter().find(|subnet| self.reachable && !has(subnet))?;
         let node = &subject.node;
+        if let Some(uplink) = &subject.uplink
+            && let Some(missing) = beyond(subnets, &uplink.cidrs)
+        {
+            let who = match uplink.nics.join(", ") {
+                nics if nics.is_empty() => format!("node {node:?}"),
+                nics => format!("{nics} of node {node:?}"),
+            };
+            return Some(format!(
+                "the interface is on {who}, which has no address in {missing}{}",
+                only(&uplink.cidrs)
+            ));
+        }
+        let missing = beyond(subnets, &subject.node_cidrs).filter(|_| self.reachable)?;
         Some(match &subject.node_cidrs[..] {
             [] => format!("it is for nodes with an address in {missing}, and no address of node {node:?} is known"),
-            own => {
-                let own: Vec<String> = own.iter().map(ToString::to_string).collect();
-                format!("node {node:?} has no address in {missing}, only in {}", own.join(", "))
-            }
+            own => format!("node {node:?} has no address in {missing}{}", only(own)),
         })
     }
+}
+
+/// The first of a pool's subnets that has nothing in common with these networks. Which of its subnets a pool picks from is
+/// not the node's to say, so the node must have all of them.
+fn beyond<'a>(subnets: &'a [Cidr], networks: &[Cidr]) -> Option<&'a Cidr> {
+    subnets.iter().find(|subnet| !networks.iter().any(|own| own.range().overlaps(subnet.range())))
+}
+
+fn only(networks: &[Cidr]) -> String {
+    let all: Vec<String> = networks.iter().map(ToString::to_string).collect();
+    if all.is_empty() { String::new() } else { format!(", only in {}", all.join(", ")) }
 }
 
 impl PoolState {

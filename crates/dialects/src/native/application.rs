@@ -1,9 +1,11 @@
 //! Pools of applications as objects: what is decided about them, in the words of the API.
 
 use super::API_VERSIONS;
+use super::pool::raise_detection;
 use crate::object::{Metadata, Object};
 use berth_core::addr::Range;
 use berth_core::apps::Application;
+use berth_core::detect::Detection;
 use berth_core::model::Pool;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +21,9 @@ pub fn raise_pool(pool: &Pool) -> Object {
     if pool.sticky.is_some() {
         spec.insert("sticky".to_owned(), json!({}));
     }
+    if let Some(detect) = pool.detect {
+        spec.insert("detect".to_owned(), raise_detection(detect));
+    }
     if let Some(own) = &pool.application {
         spec.insert("application".to_owned(), application(own));
     }
@@ -33,8 +38,12 @@ pub fn raise_pool(pool: &Pool) -> Object {
 
 /// A merge patch that gives a pool other ranges and writes down whose it is. The rest of it may be a person's.
 #[must_use]
-pub fn pool_patch(new_ranges: &[Range], own: &Application) -> Value {
-    json!({ "spec": { "ranges": ranges(new_ranges), "application": application(own) } })
+pub fn pool_patch(new_ranges: &[Range], own: &Application, detect: Option<Detection>) -> Value {
+    let mut spec = json!({ "ranges": ranges(new_ranges), "application": application(own) });
+    if let Some(detect) = detect {
+        spec["detect"] = raise_detection(detect);
+    }
+    json!({ "spec": spec })
 }
 
 fn ranges(ranges: &[Range]) -> Value {

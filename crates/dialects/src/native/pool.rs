@@ -11,6 +11,7 @@ use berth_core::apps::Application;
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::model::{Audience, Edges, LOCAL_TYPE, Lending, Pick, Pool, Quota, StickyPolicy};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -173,6 +174,27 @@ pub enum GatewayDetection {
     Warn,
     /// It does not start.
     Require,
+}
+
+/// Reads what stands in an annotation in place of `spec.detect`.
+pub(crate) fn detection(text: &str, path: &str) -> Result<Detection, FieldError> {
+    let value = serde_json::from_str(text).map_err(|error| FieldError::new(path, format!("is not JSON: {error}")))?;
+    decode::<DetectSpec>(&value, path).map(Into::into)
+}
+
+/// The same in the words of the API.
+pub(crate) fn raise_detection(own: Detection) -> Value {
+    let conflicts = match own.conflicts {
+        Conflicts::Ignore => "Ignore",
+        Conflicts::Fast => "Fast",
+        Conflicts::Rfc5227 => "Rfc5227",
+    };
+    let gateway = match own.gateway {
+        GatewayCheck::Ignore => "Ignore",
+        GatewayCheck::Warn => "Warn",
+        GatewayCheck::Require => "Require",
+    };
+    json!({ "conflicts": conflicts, "gateway": gateway })
 }
 
 impl From<DetectSpec> for Detection {

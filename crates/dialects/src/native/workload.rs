@@ -4,6 +4,7 @@
 //! whoever makes pods keeps their template, and the `scale` subresource, which says how many there are to be.
 
 use super::pod::Terms;
+use crate::spiderpool::settings::Conf;
 use berth_core::apps::application::group;
 use berth_core::apps::{Controller, Identity, Workload};
 use berth_core::error::Error;
@@ -26,8 +27,8 @@ pub enum Found {
     },
 }
 
-/// Reads a controller object, with what its `scale` subresource says if it has one, and the annotations of one of its
-/// pods for the case that it keeps their template elsewhere than in `spec.template`.
+/// Reads a controller object, with what its `scale` subresource says if it has one, the annotations of one of its pods for
+/// the case that it keeps their template elsewhere than in `spec.template`, and Spiderpool's switches.
 ///
 /// # Errors
 /// [`Error::Invalid`] names the object, the annotation of its pod template, and the fix.
@@ -35,6 +36,7 @@ pub fn workload(
     object: &Value,
     scale: Option<&Value>,
     pod_annotations: Option<&BTreeMap<String, String>>,
+    conf: &Conf,
 ) -> Result<Found, Error> {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
@@ -51,7 +53,7 @@ pub fn workload(
         all.iter().filter_map(entry).collect()
     };
     let annotations = if template.is_object() { written.map(own) } else { pod_annotations.cloned() };
-    let mut terms = Terms::read(&annotations.unwrap_or_default()).map_err(|error| Error::Invalid {
+    let mut terms = Terms::read(&annotations.unwrap_or_default(), conf).map_err(|error| Error::Invalid {
         field: format!("{kind} \"{namespace}/{name}\", annotation {} of its pod template", error.path),
         reason: error.reason,
     })?;
@@ -80,6 +82,7 @@ pub fn workload(
         interfaces: terms.interfaces,
         size: terms.size,
         keep: terms.keep,
+        detect: terms.detect,
         replicas,
         ordinals,
     }))

@@ -6,12 +6,14 @@ use super::plot::{number, written};
 use super::{API_VERSIONS, FINALIZER, POOL, PREFIX};
 use crate::field::FieldError;
 use crate::native::LabelSelector;
-use crate::native::pod::FIRST_INTERFACE;
 use crate::native::pod::spiderpool::IP_NUMBER;
+use crate::native::pod::{DETECT, FIRST_INTERFACE};
+use crate::native::pool::raise_detection;
 use crate::object::{Metadata, Object};
 use berth_core::addr::{Family, Range};
 use berth_core::apps::application::group;
 use berth_core::apps::{Application, Size, Workload, pool_name};
+use berth_core::detect::Detection;
 use berth_core::model::{Pool, Subnet};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -96,7 +98,7 @@ pub fn raise_pool(pool: &Pool, subnet: &Subnet, size: Option<Size>) -> Object {
         metadata: Metadata {
             name: pool.name.clone(),
             labels,
-            annotations: annotations(&own, size),
+            annotations: annotations(&own, size, pool.detect),
             ..Metadata::default()
         },
         spec: json!({
@@ -113,9 +115,9 @@ pub fn raise_pool(pool: &Pool, subnet: &Subnet, size: Option<Size>) -> Object {
 
 /// A merge patch that gives a pool other addresses and writes down whose it is.
 #[must_use]
-pub fn pool_patch(ranges: &[Range], own: &Application, size: Option<Size>) -> Value {
+pub fn pool_patch(ranges: &[Range], own: &Application, size: Option<Size>, detect: Option<Detection>) -> Value {
     json!({
-        "metadata": { "labels": labels(own), "annotations": annotations(own, size) },
+        "metadata": { "labels": labels(own), "annotations": annotations(own, size, detect) },
         "spec": { "ips": written(ranges) },
     })
 }
@@ -132,9 +134,10 @@ fn labels(own: &Application) -> BTreeMap<String, String> {
     [(key("owner-application-uid"), label(&own.uid)), (key("ippool-reclaim"), reclaim.to_owned())].into()
 }
 
-fn annotations(own: &Application, size: Option<Size>) -> BTreeMap<String, String> {
+fn annotations(own: &Application, size: Option<Size>, detect: Option<Detection>) -> BTreeMap<String, String> {
     // A merge patch leaves out what is not named, so none is written as nothing.
     let controllers = (CONTROLLERS.to_owned(), own.controllers.join(","));
     let size = size.map(|size| (IP_NUMBER.to_owned(), size.to_string()));
-    [controllers].into_iter().chain(size).collect()
+    let detect = detect.map(|detect| (DETECT.to_owned(), raise_detection(detect).to_string()));
+    [controllers].into_iter().chain(size).chain(detect).collect()
 }

@@ -4,11 +4,11 @@ use super::owner;
 use super::plot::{Listed, Plot, RouteSpec, Written};
 use crate::field::{FieldError, decode};
 use crate::native::LabelSelector;
-use crate::native::pool::DetectSpec;
+use crate::native::pod::DETECT;
+use crate::native::pool::detection;
 use crate::object::Object;
 use crate::text::{Address, Text};
 use berth_core::addr::Cidr;
-use berth_core::detect::Detection;
 use berth_core::labels::Selector;
 use berth_core::model::{Audience, Edges, Gateway, Pick, Pool, StickyPolicy};
 use serde::Deserialize;
@@ -16,10 +16,6 @@ use utoipa::ToSchema;
 
 /// Where Spiderpool's own guides install it: a definition without a namespace is one of there.
 const HOMES: [&str; 2] = ["kube-system", "spiderpool"];
-
-/// What is found out on the wire before an address is used, as `spec.detect` of an IPPool says it. An annotation, because
-/// Spiderpool's own definitions drop fields that they do not know.
-const DETECT: &str = "berth.io/detect";
 
 /// What a SpiderIPPool is asked to be. Fields that are not here are left alone: older releases had more.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -94,6 +90,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         attachments: spec.multus_name.into_iter().flatten().flat_map(attachments).collect(),
     };
     let default = spec.default.unwrap_or_default();
+    let path = format!("metadata.annotations.{DETECT}");
     Ok(Pool {
         object: super::POOL,
         family: cidr.family(),
@@ -112,17 +109,10 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         audience,
         sticky: Some(StickyPolicy { keep: None, sets_only: true }),
         application,
-        detect: detection(object)?,
+        detect: object.metadata.annotations.get(DETECT).map(|text| detection(text, &path)).transpose()?,
         // Addresses that it leaves out are not its own: another pool may have them.
         ..Pool::new(&object.metadata.name, ips.difference(&exclude).ranges().to_vec())
     })
-}
-
-fn detection(object: &Object) -> Result<Option<Detection>, FieldError> {
-    let Some(text) = object.metadata.annotations.get(DETECT) else { return Ok(None) };
-    let path = format!("metadata.annotations.{DETECT}");
-    let value = serde_json::from_str(text).map_err(|error| FieldError::new(&*path, format!("is not JSON: {error}")))?;
-    decode::<DetectSpec>(&value, &path).map(|spec| Some(spec.into()))
 }
 
 /// What an attachment is known by: a definition in its namespace, or the name of the CNI network.

@@ -34,6 +34,9 @@ pub struct Args {
     /// No default route.
     #[serde(default)]
     pub clean_gateway: bool,
+    /// Only pools whose subnet the node has an address in.
+    #[serde(default)]
+    pub match_master_subnet: bool,
     /// Whether it is to be forgotten because strangers use the addresses.
     #[serde(default, rename = "isReleaseConflictIPs")]
     pub for_conflict: bool,
@@ -216,6 +219,9 @@ mod tests {
             "netNamespace": "/run/netns/x", "defaultIPv4IPPool": ["a"], "defaultIPv6IPPool": null});
         let args: Args = serde_json::from_value(said.clone()).unwrap();
         assert_eq!((args.missing(), args.pools()), (None, vec!["a".to_owned()]));
+        assert!(!args.match_master_subnet);
+        said["matchMasterSubnet"] = json!(true);
+        assert!(serde_json::from_value::<Args>(said.clone()).unwrap().match_master_subnet);
         said["podUID"] = json!("");
         let args: Args = serde_json::from_value(said).unwrap();
         assert_eq!(args.missing(), Some("podUID"));

@@ -4,8 +4,10 @@ use super::pod::{World, nic};
 use crate::native::application::{pool_patch, raise_pool};
 use crate::native::lower_pool;
 use crate::native::pod::{Applications, Owner, Pod, Terms};
+use crate::spiderpool::settings::Conf;
 use crate::{Object, lower_all, parse_manifests};
 use berth_core::apps::{Application, Effect, Identity, Size, Workload, World as Planned, decide, pool_name};
+use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::error::Error;
 use berth_core::ipam::Config;
 use std::collections::BTreeMap;
@@ -69,7 +71,7 @@ fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Owner {
 /// A pod of that owner that asks for these subnets.
 fn asking(owner: Owner, annotations: &[(&str, &str)]) -> World {
     let mut world = World::new().pod(annotations);
-    world.applications = Applications::of(&configured());
+    world.applications = Applications::of(&configured(), &Conf::default());
     world.pod.owners.push(owner);
     world
 }
@@ -123,7 +125,7 @@ fn what_is_not_there_yet_is_told_from_what_never_will_be() {
     late.applications = {
         let mut config = configured();
         config.pools.remove("web6");
-        Applications::of(&config)
+        Applications::of(&config, &Conf::default())
     };
     let error = late.plan().expect_err("one family is missing");
     assert_eq!(error.to_string(), "Deployment shop/web has no pool of a, six for eth0 yet");
@@ -160,11 +162,12 @@ fn a_template_says_what_is_wanted_for_every_interface() {
     let read = |annotations: &[(&str, &str)]| {
         let all: BTreeMap<String, String> =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Terms::read(&all)
+        Terms::read(&all, &Conf::default())
     };
     let eth0 = |subnets: &[&str]| ("eth0".to_owned(), subnets.iter().map(|&s| s.to_owned()).collect::<Vec<_>>());
     let terms = read(&[("berth.io/subnets", "a, six"), ("berth.io/pool-size", "5"), ("berth.io/keep-pool", "true")]);
-    let expected = Terms { interfaces: vec![eth0(&["a", "six"])], size: Some(Size::Fixed(5)), keep: true };
+    let expected =
+        Terms { interfaces: vec![eth0(&["a", "six"])], size: Some(Size::Fixed(5)), keep: true, detect: None };
     assert_eq!(terms, Ok(expected));
     let both = [("berth.io/networks", "[{interface: net1, subnets: [b]}]"), ("berth.io/subnets", "a")];
     let interfaces = read(&both).expect("reads").interfaces;
@@ -172,6 +175,12 @@ fn a_template_says_what_is_wanted_for_every_interface() {
     let overruled = [("berth.io/networks", "[{pools: [x]}, {subnets: [b]}]"), ("berth.io/subnets", "a")];
     assert_eq!(read(&overruled).expect("reads").interfaces, [("net1".to_owned(), vec!["b".to_owned()])]);
     assert_eq!(read(&[("berth.io/pool-size", "nonsense")]), Ok(Terms::default()), "what has no effect is not read");
+    let detect = |text: &str| read(&[("berth.io/subnets", "a"), ("berth.io/detect", text)]).map(|terms| terms.detect);
+    assert_eq!(detect("{}"), Ok(Some(Detection::default())));
+    for wrong in ["", "yes", r#"{"conflicts": "Sometimes"}"#, r#"{"gateways": "Warn"}"#] {
+        let error = detect(wrong).expect_err("not accepted").to_string();
+        assert!(error.contains("berth.io/detect"), "{error}");
+    }
 }
 
 #[test]
@@ -198,6 +207,7 @@ fn what_is_decided_reads_back_as_the_same_pool() {
         replicas: Some(3),
         keep: true,
         stable: true,
+        detect: Some(Detection { conflicts: Conflicts::Rfc5227, gateway: GatewayCheck::Require }),
         ..Workload::default()
     };
     let config = configured();
@@ -213,12 +223,13 @@ fn what_is_decided_reads_back_as_the_same_pool() {
         assert_eq!(parse_manifests(&text).expect("reads")[0].spec, object.spec);
         let mut changed: Object = object;
         let own = Application { uid: "u2".into(), keep: false, ..pool.application.clone().expect("one") };
-        let patch = pool_patch(&pool.ranges[..1], &own);
+        let patch = pool_patch(&pool.ranges[..1], &own, Some(Detection::default()));
         for (key, value) in patch["spec"].as_object().expect("fields") {
             changed.spec[key] = value.clone();
         }
         let lowered = lower_pool(&changed).expect("lowers");
         assert_eq!((lowered.application, lowered.ranges.len()), (Some(own), 1));
+        assert_eq!(lowered.detect, Some(Detection::default()));
     }
 }
 

@@ -406,7 +406,7 @@ fn routes_of_the_pod_change_those_of_the_pools() {
         let mut ipam = ipam(&[pool("four", spec), pool("six", "{ranges: [\"fd00::/64\"]}")].concat());
         let plan = World::new().at(nic(ifname)).pod(&[("berth.io/networks", list)]).plan().expect("plans");
         let mut outcome = ipam.allocate(&plan.interfaces[0].request, NOW, &mut Entropy(7)).expect("served");
-        plan.interfaces[0].routes.apply(&mut outcome);
+        plan.interfaces[0].routes.apply(&mut outcome, &[]);
         let text = |route: &Route| route.gw.map_or_else(|| route.dst.clone(), |gw| format!("{} via {gw}", route.dst));
         outcome.routes.iter().map(text).collect::<Vec<_>>()
     };

@@ -122,3 +122,17 @@ proptest! {
         prop_assert_eq!(attached.network, NetConf::parse(conf.as_bytes()).expect("reads").name);
     }
 }
+
+#[test]
+fn who_is_to_match_its_nic_is_served_along_only_if_that_is_known() {
+    let config = |main: &str| {
+        format!(r#"{{"name": "v", {main}, "ipam": {{"type": "spiderpool", "match_master_subnet": true}}}}"#)
+    };
+    let attached = |main: &str| one(r#"{"name": "a"}"#).attached(&config(main));
+    let uplink = attached(r#""type": "macvlan", "master": "ens1""#).expect("known").uplink.expect("an uplink");
+    assert_eq!((uplink.nics, uplink.cidrs), (vec!["ens1".to_owned()], vec![]), "where it is, is for the node to say");
+    for main in [r#""type": "sriov""#, r#""type": "sriov", "deviceID": "0000:3b:00.2""#] {
+        let why = attached(main).expect_err("not known");
+        assert!(why.contains("which NIC it is put on"), "{why}");
+    }
+}

@@ -364,6 +364,7 @@ fn the_pool_of_an_application_has_its_name_labels_and_affinity() {
     let own = Pool {
         application: Some(application.clone()),
         subnet: Some("s".into()),
+        detect: Some(Detection { conflicts: Conflicts::Rfc5227, gateway: GatewayCheck::Ignore }),
         ..Pool::new(name, vec!["10.0.0.10-10.0.0.13".parse().expect("a range"), "10.0.0.20".parse().expect("a range")])
     };
     let made = raise_pool(&own, subnet, Some(Size::Spare(1)));
@@ -392,8 +393,10 @@ fn the_pool_of_an_application_has_its_name_labels_and_affinity() {
     );
     let Ok(Lowered::Pool(back)) = lower(&made) else { panic!("it lowers") };
     assert_eq!(back.application, Some(application.clone()), "what was raised is lowered to the same");
-    assert_eq!(back.ranges, own.ranges);
-    let patch = pool_patch(&["10.0.0.10".parse().expect("a range")], &Application { keep: false, ..application }, None);
+    assert_eq!((&back.ranges, back.detect), (&own.ranges, own.detect));
+    let ranges = ["10.0.0.10".parse().expect("a range")];
+    let patch = pool_patch(&ranges, &Application { keep: false, ..application }, None, Some(Detection::default()));
+    assert_eq!(patch["metadata"]["annotations"]["berth.io/detect"], r#"{"conflicts":"Fast","gateway":"Warn"}"#);
     assert_eq!(patch["spec"], json!({"ips": ["10.0.0.10"]}));
     assert_eq!(patch["metadata"]["labels"]["ipam.spidernet.io/ippool-reclaim"], "true");
 }

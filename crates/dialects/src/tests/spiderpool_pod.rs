@@ -1,7 +1,8 @@
 //! Spiderpool's annotations of pods and namespaces, beside Berth's own.
 
 use super::pod::{World, nic};
-use crate::native::pod::{DefaultRoute, Owner, Rule, Terms};
+use crate::native::pod::{Applications, DefaultRoute, Owner, Rule, Terms, networks_before};
+use crate::spiderpool::settings::{Conf, Settings};
 use berth_core::addr::Family;
 use berth_core::apps::Size;
 use berth_core::error::Error;
@@ -134,9 +135,107 @@ fn a_route_is_for_the_interface_that_reaches_its_gateway() {
     let routes = r#"[{"dst":"172.16.0.0/16","gw":"10.0.0.9"},{"dst":"172.17.0.0/16","gw":"10.1.0.9"}]"#;
     let plan = World::new().pod(&[("ipam.spidernet.io/routes", routes)]).plan().expect("a plan");
     let mut first = outcome("10.0.0.5", 24);
-    plan.interfaces[0].routes.apply(&mut first);
-    assert_eq!(first.routes.iter().map(|route| route.dst.as_str()).collect::<Vec<_>>(), ["172.16.0.0/16"]);
+    plan.interfaces[0].routes.apply(&mut first, &[]);
+    assert_eq!(destinations(&first), ["172.16.0.0/16"]);
     assert_eq!(plan.interfaces[0].decided_by, Rule::Default, "routes say nothing about where addresses come from");
+}
+
+fn destinations(outcome: &Outcome) -> Vec<&str> {
+    outcome.routes.iter().map(|route| route.dst.as_str()).collect()
+}
+
+#[test]
+fn of_several_interfaces_that_reach_a_gateway_the_first_has_the_route() {
+    let routes = r#"[{"dst":"172.16.0.0/16","gw":"10.0.0.9"},{"dst":"172.17.0.0/16","gw":"10.1.0.9"}]"#;
+    let mut world = World::new().pod(&[("ipam.spidernet.io/routes", routes)]);
+    let routed = |world: &World, ifname: &str, all: &[(&str, Outcome)]| {
+        let plan = world.clone().at(nic(ifname)).plan().expect("a plan");
+        let mut own = all.iter().find(|(name, _)| *name == ifname).expect("its addresses").1.clone();
+        let before = networks_before(&world.pod, ifname, all.iter().map(|(name, outcome)| (*name, outcome)));
+        plan.interfaces[0].routes.apply(&mut own, &before);
+        destinations(&own).join(" ")
+    };
+    let all = [("net2", outcome("10.0.0.7", 24)), ("net1", outcome("10.1.0.6", 16)), ("eth0", outcome("10.0.0.5", 24))];
+    assert_eq!(routed(&world, "eth0", &all), "172.16.0.0/16");
+    assert_eq!(routed(&world, "net1", &all), "172.17.0.0/16");
+    assert_eq!(routed(&world, "net2", &all), "");
+    assert_eq!(routed(&world, "net2", &all[..2]), "172.16.0.0/16", "who has no address does not count");
+    let pair = [("alpha", outcome("10.0.0.7", 24)), ("beta", outcome("10.0.0.8", 24))];
+    assert_eq!(routed(&world, "alpha", &pair), "172.16.0.0/16", "by name, where nothing says which is first");
+    world = world.pod(&[("k8s.v1.cni.cncf.io/networks", "x@beta,y@alpha")]);
+    assert_eq!(
+        (routed(&world, "alpha", &pair), routed(&world, "beta", &pair)),
+        (String::new(), "172.16.0.0/16".into())
+    );
+}
+
+fn conf(text: &str) -> Conf {
+    Settings::read([], Some(text)).expect("settings").conf
+}
+
+#[test]
+fn of_a_family_that_is_switched_off_nothing_is_asked_for() {
+    let objects = "{apiVersion: spiderpool.spidernet.io/v2beta1, kind: SpiderIPPool, metadata: {name: six}, spec: {subnet: 'fd00::/64', ips: ['fd00::9']}}\n---\n\
+                   {apiVersion: spiderpool.spidernet.io/v2beta1, kind: SpiderIPPool, metadata: {name: four}, spec: {subnet: 10.0.0.0/24, ips: [10.0.0.9]}}";
+    let config = crate::lower_all(&crate::parse_manifests(objects).expect("pools")).expect("a configuration");
+    let mut world = World::new();
+    world.applications = Applications::of(&config, &conf("enableIPv6: false"));
+    let pod = |value: &str| world.clone().pod(&[("ipam.spidernet.io/ippool", value)]);
+    assert_eq!(asked(&pod(r#"{"ipv4":["a"],"ipv6":["b"]}"#)), [v4(&["a"])]);
+    let error = pod(r#"{"ipv6":["b"]}"#).plan().expect_err("nothing is left").to_string();
+    assert!(error.contains("annotation ipam.spidernet.io/ippool: IPv6 is disabled: enableIPv6 is false"), "{error}");
+    let keys = ["ipam.spidernet.io/default-ipv4-ippool", "ipam.spidernet.io/default-ipv6-ippool"];
+    let both = world.clone().namespace(&[(keys[0], r#"["a"]"#), (keys[1], r#"["b"]"#)]);
+    assert_eq!(asked(&both), [v4(&["a"])]);
+    let error = world.clone().namespace(&[(keys[1], r#"["b"]"#)]).plan().expect_err("nothing is left").to_string();
+    assert!(error.contains("default-ipv6-ippool: IPv6 is disabled"), "{error}");
+    // A configuration names pools of both families in one list.
+    let mut attached = nic("eth0");
+    attached.pools = vec!["four".into(), "six".into()];
+    assert_eq!(asked(&world.clone().at(attached.clone())), [(vec![], vec!["four".to_owned()])]);
+    attached.pools = vec!["six".into()];
+    let error = world.at(attached).plan().expect_err("not the default pools").to_string();
+    assert!(error.contains("IPv6 is disabled"), "{error}");
+}
+
+#[test]
+fn pools_of_applications_are_switched_off_in_spiderpools_words_alone() {
+    let asks = [("ipam.spidernet.io/subnet", r#"{"ipv4":["s"],"ipv6":["s6"]}"#)];
+    let terms = |annotations: &[(&str, &str)], text: &str| {
+        let all = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Terms::read(&all, &conf(text)).map_err(|error| error.to_string())
+    };
+    for key in ["enableSpiderSubnet", "enableAutoPoolForApplication"] {
+        let text = format!("{key}: false");
+        let error = terms(&asks, &text).expect_err("switched off");
+        assert!(error.contains("ipam.spidernet.io/subnet") && error.contains(&text.replace(": ", " is ")), "{error}");
+        assert!(terms(&[("berth.io/subnets", "s")], &text).is_ok());
+        let mut world = World::new().pod(&asks);
+        world.applications = Applications::of(&Default::default(), &conf(&text));
+        let error = world.plan().expect_err("switched off").to_string();
+        assert!(
+            error.contains("Pod \"shop/web-0\", annotation ipam.spidernet.io/subnet: applications have no pools"),
+            "{error}"
+        );
+    }
+    let one = terms(&asks, "enableIPv6: false").expect("terms").interfaces;
+    assert_eq!(one, [("eth0".to_owned(), vec!["s".to_owned()])]);
+    let none = terms(&[("ipam.spidernet.io/subnet", r#"{"ipv6":["s6"]}"#)], "enableIPv6: false").expect_err("nothing");
+    assert!(none.contains("IPv6 is disabled"), "{none}");
+}
+
+#[test]
+fn who_does_not_say_has_the_configured_spare() {
+    let text = "clusterSubnetDefaultFlexibleIPNumber: 2";
+    let size = |annotations: &[(&str, &str)], text: &str| {
+        let all = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Terms::read(&all, &conf(text)).expect("terms").size
+    };
+    let asks = ("ipam.spidernet.io/subnet", r#"{"ipv4":["s"]}"#);
+    assert_eq!(size(&[asks], text), Some(Size::Spare(2)));
+    assert_eq!(size(&[asks, ("ipam.spidernet.io/ippool-ip-number", "5")], text), Some(Size::Fixed(5)));
+    assert_eq!(size(&[asks], "enableIPv4: true"), None, "as Berth does by itself");
+    assert_eq!(size(&[("berth.io/subnets", "s")], text), None, "in Berth's own words nothing changes");
 }
 
 #[test]
@@ -150,7 +249,7 @@ fn the_default_route_goes_where_the_pod_says() {
 #[test]
 fn a_template_asks_for_pools_of_its_own() {
     let terms = |annotations: &[(&str, &str)]| {
-        Terms::read(&annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        Terms::read(&annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(), &Conf::default())
     };
     let own = terms(&[
         ("ipam.spidernet.io/subnet", r#"{"ipv4": ["subnet-demo-v4", "other"], "ipv6": ["subnet-demo-v6"]}"#),
@@ -191,6 +290,6 @@ fn a_pod_of_an_application_waits_for_its_pool() {
     assert!(error.contains("ipam.spidernet.io/subnet: subnet \"s\" does not exist"), "{error}");
     let manifest = "{apiVersion: spiderpool.spidernet.io/v2beta1, kind: SpiderSubnet, metadata: {name: s}, spec: {subnet: 10.0.0.0/24, ips: [10.0.0.9]}}";
     let config = crate::lower_all(&crate::parse_manifests(manifest).expect("a subnet")).expect("a configuration");
-    world.applications = crate::native::pod::Applications::of(&config);
+    world.applications = Applications::of(&config, &Conf::default());
     assert!(matches!(world.plan(), Err(Error::PoolPending { .. })));
 }

@@ -1,6 +1,7 @@
 //! Controller objects of every kind, as the API server has them.
 
 use crate::native::workload::{Found, workload};
+use crate::spiderpool::settings::Conf;
 use berth_core::apps::{Size, Workload};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ fn template() -> Value {
 }
 
 fn read(object: &Value) -> Workload {
-    match workload(object, None, None) {
+    match workload(object, None, None, &Conf::default()) {
         Ok(Found::Application(workload)) => workload,
         other => panic!("{other:?}"),
     }
@@ -92,7 +93,7 @@ fn other_kinds_are_known_by_their_scale_or_not_at_all() {
     let spec = json!({"replicas": 3, "template": template(), "updateStrategy": {"maxSurge": "50%"}});
     let clones = object("apps.kruise.io/v1alpha1", "CloneSet", spec);
     assert_eq!(facts(&clones), (None, 0, true), "what its replicas are is its own affair");
-    let scale = |scale: Value| match workload(&clones, Some(&scale), None) {
+    let scale = |scale: Value| match workload(&clones, Some(&scale), None, &Conf::default()) {
         Ok(Found::Application(found)) => (found.replicas, found.surge),
         other => panic!("{other:?}"),
     };
@@ -101,7 +102,9 @@ fn other_kinds_are_known_by_their_scale_or_not_at_all() {
     // Its template is nowhere to be seen: its pods have the annotations.
     let annotations = BTreeMap::from([("berth.io/subnets".to_owned(), "b".to_owned())]);
     let hidden = object("example.org/v1", "Database", json!({}));
-    let Ok(Found::Application(found)) = workload(&hidden, None, Some(&annotations)) else { panic!("an application") };
+    let Ok(Found::Application(found)) = workload(&hidden, None, Some(&annotations), &Conf::default()) else {
+        panic!("an application")
+    };
     assert_eq!(found.interfaces, [("eth0".to_owned(), vec!["b".to_owned()])]);
 }
 
@@ -110,7 +113,7 @@ fn what_comes_and_goes_belongs_to_what_stays() {
     let owned = |api: &str, kind: &str, owner: Value| {
         let mut object = object(api, kind, json!({"template": template()}));
         object["metadata"]["ownerReferences"] = json!([{"kind": "Other", "controller": false}, owner]);
-        workload(&object, None, None).expect("reads")
+        workload(&object, None, None, &Conf::default()).expect("reads")
     };
     let rollout =
         json!({"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "r", "uid": "u9", "controller": true});
@@ -137,7 +140,7 @@ fn who_needs_no_pool_asks_for_none_and_who_asks_wrongly_is_told() {
     assert_eq!(read(&job).interfaces.len(), 1, "it is done, and its pool is kept as it is");
     let mut wrong = object("apps/v1", "Deployment", json!({"template": template()}));
     wrong["spec"]["template"]["metadata"]["annotations"]["berth.io/pool-size"] = json!("5x");
-    let said = workload(&wrong, None, None).expect_err("no size").to_string();
+    let said = workload(&wrong, None, None, &Conf::default()).expect_err("no size").to_string();
     assert!(said.contains("Deployment \"shop/web\", annotation berth.io/pool-size of its pod template"), "{said}");
     assert!(read(&json!({"kind": "Nothing"})).interfaces.is_empty());
 }

@@ -5,6 +5,7 @@ use crate::{apply, install};
 use berth_e2e::{Ran, until};
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 
 /// A test's part of the world.
@@ -119,6 +120,49 @@ fn routes(ran: &Ran) -> Vec<String> {
     let json = ran.json();
     let all = json["routes"].as_array().cloned().unwrap_or_default();
     all.iter().map(|route| route["dst"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// A NIC of this machine and the network of 256 addresses that it is in, if it is in one.
+fn network_of_this_machine() -> Option<(String, Ipv4Addr)> {
+    let table = std::fs::read_to_string("/proc/net/route").ok()?;
+    table.lines().skip(1).find_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let (gateway, mask) = (columns.get(2)?, columns.get(7)?);
+        let network = u32::from_str_radix(columns.get(1)?, 16).ok()?;
+        let is_own =
+            *gateway == "00000000" && u32::from_str_radix(mask, 16) == Ok(u32::from_ne_bytes([255, 255, 255, 0]));
+        is_own.then(|| (columns[0].to_owned(), Ipv4Addr::from(network.to_ne_bytes())))
+    })
+}
+
+#[test]
+fn a00001_the_vlan_of_older_releases_is_left_alone() {
+    let Some(place) = Place::new(101) else { return };
+    // The case has been given up there: a pod whose pools have two VLANs was refused. Now VLANs are the interface's business.
+    for (pool, vlan) in [("n101-a", 7), ("n101-six", 8)] {
+        let patch = json!({"spec": {"vlan": vlan}}).to_string();
+        place.world.plane.kubectl_ok(&["patch", "spiderippool", pool, "--type=merge", "-p", &patch]).unwrap();
+    }
+    let pod = place.pod("web", &[(IPPOOL, r#"{"ipv4":["nN-a"],"ipv6":["nN-six"]}"#)], None);
+    assert_eq!(place.addresses(&pod, "c", "eth0"), ["10.101.0.10/24", "fd00:101::10/64"]);
+}
+
+#[test]
+fn of_two_interfaces_that_reach_a_gateway_the_first_has_the_route() {
+    let Some(place) = Place::new(121) else { return };
+    let anno = [
+        (IPPOOL, r#"{"ipv4":["nN-a"]}"#),
+        ("ipam.spidernet.io/routes", r#"[{"dst":"172.20.0.0/16","gw":"10.N.0.5"}]"#),
+    ];
+    let pod = place.pod("web", &anno, None);
+    for ifname in ["eth0", "net1"] {
+        let _ = place.addresses(&pod, "c", ifname);
+    }
+    // Asked again too, whoever comes first.
+    for (ifname, expected) in [("net1", &["0.0.0.0/0"][..]), ("eth0", &["0.0.0.0/0", "172.20.0.0/16"])] {
+        let again = place.add(&pod, "c", ifname);
+        assert_eq!(routes(&again), expected, "{ifname}: {}", again.stdout);
+    }
 }
 
 #[test]
@@ -269,9 +313,26 @@ fn the_plugin_is_configured_in_spiderpools_words() {
     assert!(said["routes"].to_string().contains("0.0.0.0/0"), "{said}");
     let said = add("c2", json!({"default_ipv4_ippool": ["n120-b"], "clean_gateway": true})).json();
     assert!(said["ips"][0].get("gateway").is_none() && !said["routes"].to_string().contains("0.0.0.0/0"), "{said}");
-    let refused = add("c3", json!({"match_master_subnet": true}));
-    assert!(refused.code != 0 && refused.json()["msg"].as_str().unwrap().contains("match_master_subnet"));
-    for container in ["c1", "c2"] {
+    // Only pools of where the NIC is that the interface is put on.
+    let on_nic = |container: &str, nic: &str, pools: &[&str]| {
+        let ipam = json!({"type": "spiderpool", "match_master_subnet": true, "default_ipv4_ippool": pools});
+        let mut config = place.agent.config(&ipam);
+        (config["type"], config["master"]) = (json!("macvlan"), json!(nic));
+        place.agent.call("ADD", &pod, container, "eth0").run(&config)
+    };
+    let said = on_nic("c3", "no-such-nic", &["n120-b"]).json()["msg"].as_str().unwrap_or_default().to_owned();
+    let reason = "the interface is on no-such-nic of node \"n120\", which has no address in 10.120.1.0/24";
+    assert!(said.contains(reason), "{said}");
+    if let Some((nic, network)) = network_of_this_machine() {
+        let octets = network.octets();
+        let [a, b, c, _] = octets;
+        let spec = json!({"subnet": format!("{network}/24"), "ips": [format!("{a}.{b}.{c}.77")]});
+        apply(place.world, "SpiderIPPool", "n120-here", &spec);
+        let pools = ["n120-b", "n120-here"];
+        let near = until("the pool to be known", || Some(on_nic("c4", &nic, &pools)).filter(|ran| ran.code == 0));
+        assert_eq!(near.addresses(), [format!("{a}.{b}.{c}.77/24")], "though the other pool comes first");
+    }
+    for container in ["c1", "c2", "c4"] {
         place
             .agent
             .call("DEL", &pod, container, "eth0")

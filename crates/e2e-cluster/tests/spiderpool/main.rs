@@ -8,6 +8,7 @@ mod applications;
 mod complete;
 mod endpoints;
 mod export;
+mod switches;
 mod takeover;
 
 use berth_e2e::{binaries, succeed};

@@ -37,6 +37,8 @@ pub struct Ipam {
     pub dns: Option<Dns>,
     /// Neither gateway nor default route come along with the addresses; for configurations in other words than Berth's.
     pub clean_gateway: bool,
+    /// Only pools of the networks of the NIC that the interface is put on; for configurations in other words than Berth's.
+    pub match_uplink: bool,
 }
 
 /// The keys above, for the check of unknown keys and for its hint.
@@ -71,6 +73,7 @@ impl Ipam {
             resolv_conf: object.read("resolvConf", "ipam.resolvConf")?,
             dns: object.read("dns", "ipam.dns")?,
             clean_gateway: false,
+            match_uplink: false,
         })
     }
 }

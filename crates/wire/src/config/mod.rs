@@ -8,10 +8,12 @@ mod ipam;
 mod object;
 mod requested;
 mod spiderpool;
+mod uplink;
 
 pub use ipam::{DEFAULT_SOCKET, Ipam};
 pub use object::Object;
 pub use requested::{Requested, parse_address};
+pub use uplink::Uplink;
 
 use crate::cni::{AddResult, Error, code};
 use crate::env::{check_container, check_ifname, is_identifier};
@@ -102,6 +104,14 @@ impl<'a> NetConf<'a> {
     /// [`code::INVALID_CONFIG`] naming the field.
     pub fn requested(&self) -> Result<Requested, Error> {
         Requested::read(&self.object)
+    }
+
+    /// What the interface is put on.
+    ///
+    /// # Errors
+    /// [`code::INVALID_CONFIG`] naming the field.
+    pub fn uplink(&self) -> Result<Uplink, Error> {
+        Uplink::read(&self.object)
     }
 
     /// `prevResult`: what an earlier ADD answered.

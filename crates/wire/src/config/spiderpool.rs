@@ -6,11 +6,11 @@
 //! | `clean_gateway` | neither gateway nor default route |
 //! | `log_level`, `log_file_path`, `log_file_max_size`, `log_file_max_age`, `log_file_max_count` | no effect: Berth's plugin keeps no log, its agent does |
 //! | `ipam_unix_socket_path` | no effect: it names the socket of spiderpool-agent; `socket` names Berth's, `waitSeconds` says how long to wait for it |
-//! | `match_master_subnet` | refused if true |
+//! | `match_master_subnet` | only pools whose subnet the NIC has an address in that the interface is put on: see [`super::Uplink`] |
 
 use super::ipam::{self, Ipam, OTHERS, unsupported};
 use super::object::{Object, invalid};
-use crate::cni::{Error, code};
+use crate::cni::Error;
 
 /// `ipam.type` of such a configuration.
 pub(super) const TYPE: &str = "spiderpool";
@@ -35,11 +35,6 @@ pub(super) fn read(object: &Object<'_>) -> Result<Ipam, Error> {
         return Err(unsupported(key, value).hint(format!("for type {TYPE} there are {}", KNOWN.join(", "))));
     }
     let flag = |key: &str| Ok::<bool, Error>(object.read(key, &format!("ipam.{key}"))?.unwrap_or_default());
-    if flag("match_master_subnet")? {
-        let msg = "ipam.match_master_subnet: pools are not matched with the address of a virtual function's parent";
-        let hint = "leave it out, and say by nodeAffinity or nodeName which pools the nodes of a subnet use";
-        return Err(Error::new(code::UNSUPPORTED_FIELD, msg).hint(hint));
-    }
     let mut pools: Vec<String> = object.list("default_ipv4_ippool", "ipam.default_ipv4_ippool")?;
     pools.extend(object.list::<String>("default_ipv6_ippool", "ipam.default_ipv6_ippool")?);
     if let Some(at) = pools.iter().position(String::is_empty) {
@@ -50,6 +45,7 @@ pub(super) fn read(object: &Object<'_>) -> Result<Ipam, Error> {
         wait_seconds: ipam::wait_seconds(object)?,
         pools,
         clean_gateway: flag("clean_gateway")?,
+        match_uplink: flag("match_master_subnet")?,
         ..Ipam::default()
     })
 }
@@ -72,7 +68,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(ipam.pools, ["default-v4", "b*", "default-v6"]);
-        assert!(ipam.clean_gateway);
+        assert!(ipam.clean_gateway && !ipam.match_uplink);
+        assert!(read(r#"{"type": "spiderpool", "match_master_subnet": true}"#).unwrap().match_uplink);
         assert_eq!(ipam.socket, std::path::Path::new(super::super::DEFAULT_SOCKET));
         let least = read(r#"{"type": "spiderpool"}"#).unwrap();
         assert!(least.pools.is_empty() && !least.clean_gateway);
@@ -84,7 +81,7 @@ mod tests {
             (r#"{"default_ipv4_ippool": "a"}"#, "ipam.default_ipv4_ippool"),
             (r#"{"default_ipv6_ippool": [""]}"#, "names no pool"),
             (r#"{"clean_gateway": "yes"}"#, "ipam.clean_gateway"),
-            (r#"{"match_master_subnet": true}"#, "ipam.match_master_subnet"),
+            (r#"{"match_master_subnet": "true"}"#, "ipam.match_master_subnet"),
             (r#"{"default_ipv4_pool": ["a"]}"#, "default_ipv4_pool"),
         ] {
             let error = read(text).unwrap_err();

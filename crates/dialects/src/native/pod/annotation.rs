@@ -1,7 +1,8 @@
 //! Reading annotations: texts of users, bounded, and refused with the place and the fix.
 
 use super::{
-    ADDRESSES, Asked, CLAIM, KEEP_POOL, MAX_ANNOTATION_BYTES, MAX_LIST, NETWORKS, POOL_SIZE, POOLS, Pod, SUBNETS,
+    ADDRESSES, Asked, CLAIM, DETECT, KEEP_POOL, MAX_ANNOTATION_BYTES, MAX_LIST, NETWORKS, POOL_SIZE, POOLS, Pod,
+    SUBNETS,
 };
 use crate::field::{FieldError, closest, decode};
 use crate::manifest::parse_value;
@@ -28,7 +29,7 @@ pub(super) fn of_namespace(error: FieldError, pod: &Pod) -> Error {
 /// Refuses annotations that look like one of ours and are not: a misspelt `berth.io/pool` must not mean "any pool".
 /// Other names under our prefix are left alone: they may be those of a newer release.
 pub(super) fn refuse_misspelt(asked: &Asked<'_>) -> Result<(), Error> {
-    let known_to_pods = [NETWORKS, POOLS, ADDRESSES, CLAIM, SUBNETS, POOL_SIZE, KEEP_POOL];
+    let known_to_pods = [NETWORKS, POOLS, ADDRESSES, CLAIM, SUBNETS, POOL_SIZE, KEEP_POOL, DETECT];
     for key in ours(&asked.pod.annotations) {
         let reason = if known_to_pods.contains(&key) {
             continue;

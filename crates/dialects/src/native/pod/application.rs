@@ -3,23 +3,32 @@
 
 use super::annotation::{self, bounded};
 use super::networks::Networks;
-use super::{FIRST_INTERFACE, KEEP_POOL, POOL_SIZE, Pod, SUBNETS, spiderpool};
+use super::{DETECT, FIRST_INTERFACE, KEEP_POOL, POOL_SIZE, Pod, SUBNETS, spiderpool};
 use crate::field::FieldError;
+use crate::native::pool::detection;
 use crate::object::check_name;
+use crate::spiderpool::settings::Conf;
 use berth_core::addr::Family;
 use berth_core::apps::application::group;
 use berth_core::apps::{Application, Controller, Size};
+use berth_core::detect::Detection;
 use berth_core::error::Error;
 use berth_core::ipam::Config;
+use berth_core::model::Pool;
 use std::collections::BTreeMap;
 
-/// What an agent has to know of the configuration to find the pools of applications.
+/// What an agent has to know of the configuration to find the pools of applications, and which pools are out of the
+/// question for everybody.
 #[derive(Clone, Debug, Default)]
 pub struct Applications {
     /// Pools, by the namespace of their application.
     pools: BTreeMap<String, Vec<Owned>>,
     /// The family of every subnet.
     subnets: BTreeMap<String, Family>,
+    /// Pools of a family that is switched off, and the reason.
+    off: BTreeMap<String, String>,
+    /// Spiderpool's switches.
+    pub(super) conf: Conf,
 }
 
 #[derive(Clone, Debug)]
@@ -31,9 +40,9 @@ struct Owned {
 }
 
 impl Applications {
-    /// Those of a configuration.
+    /// Those of a configuration, with Spiderpool's switches.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub fn of(config: &Config, conf: &Conf) -> Self {
         let mut pools: BTreeMap<String, Vec<Owned>> = BTreeMap::new();
         for pool in config.pools.values() {
             let (Some(application), Some(subnet)) = (pool.application.clone(), pool.subnet.clone()) else { continue };
@@ -41,7 +50,21 @@ impl Applications {
             of_namespace.push(Owned { name: pool.name.clone(), family: pool.family, subnet, application });
         }
         let subnets = config.subnets.values().map(|subnet| (subnet.name.clone(), subnet.cidr.family())).collect();
-        Self { pools, subnets }
+        let is_off = |pool: &&Pool| conf.has_off(pool.object, pool.family);
+        let reason = |pool: &Pool| Some((pool.name.clone(), conf.why_off(pool.family)?));
+        let off = config.pools.values().filter(is_off).filter_map(reason).collect();
+        Self { pools, subnets, off, conf: conf.clone() }
+    }
+
+    /// Leaves out those pools that were named and are switched off. If nothing is left, it is not the default pools that
+    /// were meant.
+    pub(super) fn without_off(&self, names: &mut Vec<String>, what: &str) -> Result<(), Error> {
+        let reason = names.iter().find_map(|name| self.off.get(name)).cloned();
+        names.retain(|name| !self.off.contains_key(name));
+        match reason.filter(|_| names.is_empty()) {
+            Some(reason) => Err(Error::Invalid { field: what.to_owned(), reason }),
+            None => Ok(()),
+        }
     }
 
     /// The pools of a pod's application for an interface, in the order of the subnets that it asks for. There is one of
@@ -136,14 +159,16 @@ pub struct Terms {
     pub size: Option<Size>,
     /// Whether they stay when the application is gone.
     pub keep: bool,
+    /// What is found out on the wire before their addresses are used; `None` leaves it to the pools.
+    pub detect: Option<Detection>,
 }
 
 impl Terms {
-    /// Reads the annotations of a pod template.
+    /// Reads the annotations of a pod template, with Spiderpool's switches.
     ///
     /// # Errors
     /// Names the annotation and the fix.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, FieldError> {
+    pub fn read(annotations: &BTreeMap<String, String>, conf: &Conf) -> Result<Self, FieldError> {
         let networks = Networks::read(annotations)?;
         let mut interfaces: Vec<(String, Vec<String>)> = networks.subnets().collect();
         // The list of interfaces goes before what stands beside it, as for the pods.
@@ -152,11 +177,17 @@ impl Terms {
             let subnets = subnets(annotation::list(text, SUBNETS)?, SUBNETS)?;
             interfaces.insert(0, (FIRST_INTERFACE.to_owned(), subnets));
         }
+        let mut usual = None;
         if interfaces.is_empty() {
-            interfaces = spiderpool::subnets(annotations)?;
+            interfaces = spiderpool::subnets(annotations, conf)?;
+            usual = conf.usual_size();
         }
-        let (size, keep) = if interfaces.is_empty() { (None, false) } else { terms(annotations)? };
-        Ok(Self { interfaces, size, keep })
+        if interfaces.is_empty() {
+            return Ok(Self::default());
+        }
+        let (size, keep) = terms(annotations)?;
+        let detect = annotation::text(annotations, DETECT)?.map(|text| detection(text, DETECT)).transpose()?;
+        Ok(Self { interfaces, size: size.or(usual), keep, detect })
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Applications, application};
 use berth_core::addr::{Cidr, Family};
 use berth_core::apps::Controller;
 use berth_core::labels::Labels;
+use berth_core::model::Uplink;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -135,4 +136,6 @@ pub struct Attached {
     pub families: Vec<Family>,
     /// The claim to use.
     pub claim: Option<String>,
+    /// What it is put on, if only pools of the networks there are of use to it.
+    pub uplink: Option<Uplink>,
 }

@@ -10,7 +10,8 @@
 //! must find it there.
 
 use super::{Attached, FIRST_INTERFACE, MAX_ANNOTATION_BYTES, MAX_INTERFACES, Pod};
-use berth_wire::config::NetConf;
+use berth_core::model;
+use berth_wire::config::{NetConf, Uplink};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -153,6 +154,12 @@ impl Selected {
         let conf = NetConf::parse(seen.as_bytes()).map_err(|error| format!("spec.config: {}", error.msg))?;
         let ipam = conf.ipam().map_err(|error| format!("spec.config: {}", error.msg))?;
         let requested = conf.requested().map_err(|error| format!("spec.config: {}", error.msg))?;
+        let uplink = match ipam.match_uplink.then(|| conf.uplink()) {
+            None => None,
+            // Where the NIC is, is for the node to say.
+            Some(Ok(Uplink::Nic(nic))) => Some(model::Uplink { nics: vec![nic], cidrs: Vec::new() }),
+            Some(_) => return Err("which NIC it is put on is said when it asks".to_owned()),
+        };
         Ok(Attached {
             network: conf.name,
             ifname: self.interface.clone(),
@@ -163,6 +170,7 @@ impl Selected {
             ranges: requested.ranges,
             families: ipam.families.into_iter().map(Into::into).collect(),
             claim: ipam.claim,
+            uplink,
         })
     }
 

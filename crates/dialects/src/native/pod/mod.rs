@@ -39,9 +39,10 @@ pub use wish::ClaimRef;
 
 use super::Claim;
 use crate::field::FieldError;
+use berth_core::addr::Cidr;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};
-use berth_core::ipam::{Group, Request};
+use berth_core::ipam::{Group, Outcome, Request};
 use berth_core::model::Subject;
 use networks::Networks;
 use rules::Decision;
@@ -70,6 +71,10 @@ pub const SUBNETS: &str = "berth.io/subnets";
 pub const POOL_SIZE: &str = "berth.io/pool-size";
 /// Pod annotation: whether those pools stay when the application is gone.
 pub const KEEP_POOL: &str = "berth.io/keep-pool";
+
+/// Pod annotation: what is found out on the wire before addresses of those pools are used, as `spec.detect` of an IPPool
+/// says it. Also an annotation of SpiderIPPools, whose own definitions drop fields that they do not know.
+pub const DETECT: &str = "berth.io/detect";
 
 /// Annotations by which a pod template asks for pools of its application, or may do so.
 pub const ASKING: [&str; 4] = [SUBNETS, NETWORKS, spiderpool::SUBNET, spiderpool::SUBNETS];
@@ -174,6 +179,19 @@ pub fn routes_of(pod: &Pod, ifname: &str) -> Result<Routes, FieldError> {
     spiderpool::routes(pod, ifname, networks.routes(ifname))
 }
 
+/// The networks of those interfaces of a pod that come before one of them: by their place in its annotations, and those
+/// that have none by name. `others` are the interfaces that have addresses.
+pub fn networks_before<'a>(
+    pod: &Pod,
+    ifname: &str,
+    others: impl IntoIterator<Item = (&'a str, &'a Outcome)>,
+) -> Vec<Cidr> {
+    let order = |name: &str| (spiderpool::place(pod, name).unwrap_or(usize::MAX), name.to_owned());
+    let own = order(ifname);
+    let before = others.into_iter().filter(|(name, _)| order(name) < own);
+    before.flat_map(|(_, outcome)| routes::networks(outcome)).collect()
+}
+
 fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Result<Interface, Error> {
     let Asked { pod, namespace, node, .. } = asked;
     let Decision { rule: decided_by, words, wish } = rules::decide(asked, attached, networks)?;
@@ -197,6 +215,7 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         node: node.name.clone(),
         node_labels: node.labels.clone(),
         node_cidrs: node.cidrs.clone(),
+        uplink: attached.uplink.clone(),
         attachment: attached.attachment.clone(),
         fleeting: !pod.has_stable_name(),
         of_set: pod.is_of_set(),

@@ -3,6 +3,7 @@
 use berth_core::addr::{Cidr, Family};
 use berth_core::ipam::Outcome;
 use berth_core::net::Route;
+use std::net::IpAddr;
 
 /// Whether the default route is on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,20 +24,21 @@ pub struct Routes {
     pub default: DefaultRoute,
     /// The pod's own routes for the interface.
     pub extra: Vec<Route>,
-    /// Routes of the pod for whichever interface has their gateway in its subnet.
+    /// Routes of the pod, each for the first of its interfaces that has the gateway in its subnet.
     pub reachable: Vec<Route>,
 }
 
 impl Routes {
     /// Changes an answer accordingly. A route of the pod takes the place of the pools' route to the same destination in
-    /// the same table.
-    pub fn apply(&self, outcome: &mut Outcome) {
+    /// the same table. `before` are the networks of the pod's interfaces that come before this one
+    /// ([`super::networks_before`]): routes whose gateway is there are theirs.
+    pub fn apply(&self, outcome: &mut Outcome, before: &[Cidr]) {
         if self.default == DefaultRoute::Elsewhere {
             outcome.routes.retain(|route| !is_default(route));
         }
-        let neighbours: Vec<Cidr> =
-            outcome.given.iter().map(|given| Cidr::containing(given.address(), given.prefix_len)).collect();
-        let near = |route: &&Route| route.gw.is_some_and(|gw| neighbours.iter().any(|cidr| cidr.contains(gw)));
+        let neighbours = networks(outcome);
+        let has = |networks: &[Cidr], gw: IpAddr| networks.iter().any(|cidr| cidr.contains(gw));
+        let near = |route: &&Route| route.gw.is_some_and(|gw| has(&neighbours, gw) && !has(before, gw));
         for own in self.extra.iter().chain(self.reachable.iter().filter(near)) {
             outcome.routes.retain(|route| !same_place(route, own));
             outcome.routes.push(own.clone());
@@ -53,6 +55,11 @@ impl Routes {
             }
         }
     }
+}
+
+/// The networks that an interface is in.
+pub(super) fn networks(outcome: &Outcome) -> Vec<Cidr> {
+    outcome.given.iter().map(|given| Cidr::containing(given.address(), given.prefix_len)).collect()
 }
 
 /// Whether it is a default route.

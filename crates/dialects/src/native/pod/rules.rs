@@ -72,6 +72,7 @@ pub(super) fn decide(asked: &Asked<'_>, attached: &Attached, networks: &Networks
     }
     let (rule, what) = winner.unwrap_or_else(|| (Rule::Default, String::new()));
     let mut wish = read(rule, asked, attached, networks)?;
+    asked.applications.without_off(&mut wish.pools, &what)?;
     if !wish.subnets.is_empty() {
         application::terms(&asked.pod.annotations).map_err(|error| of_pod(error, asked.pod))?;
         let spider = spiderpool::speaks(asked.pod, &attached.ifname).filter(|_| rule == Rule::Spiderpool);
@@ -165,9 +166,12 @@ fn read(rule: Rule, asked: &Asked<'_>, attached: &Attached, networks: &Networks)
             wish.map(Option::unwrap_or_default).map_err(|error| of_pod(error, pod))
         }
         Rule::Pod => pod_wish(pod).map_err(|error| of_pod(error, pod)),
-        Rule::Spiderpool => spiderpool::wish(pod, &attached.ifname).map_err(|error| of_pod(error, pod)),
+        Rule::Spiderpool => {
+            spiderpool::wish(pod, &attached.ifname, &asked.applications.conf).map_err(|error| of_pod(error, pod))
+        }
         Rule::SpiderpoolNamespace => {
-            spiderpool::namespace_wish(asked.namespace).map_err(|error| of_namespace(error, pod))
+            let wish = spiderpool::namespace_wish(asked.namespace, &asked.applications.conf);
+            wish.map_err(|error| of_namespace(error, pod))
         }
         Rule::Namespace => namespace_wish(asked, attached).map_err(|error| of_namespace(error, pod)),
         Rule::Configuration => configured(attached, &pod.namespace).map_err(|error| {

@@ -10,6 +10,7 @@ use super::wish::Wish;
 use super::{FIRST_INTERFACE, MAX_INTERFACES, Namespace, Pod, attachments, networks};
 use crate::field::{FieldError, decode};
 use crate::object::check_name;
+use crate::spiderpool::settings::Conf;
 use crate::text::{Address, Text};
 use berth_core::addr::{Cidr, Family};
 use berth_core::apps::Size;
@@ -63,24 +64,24 @@ pub(super) fn speaks(pod: &Pod, ifname: &str) -> Option<&'static str> {
     // One that cannot be read speaks of all, so that somebody hears of it.
     let of_interface = |key: &&'static str| {
         !matches!(*key, SUBNETS | SUBNET)
-            || subnets(&pod.annotations).map_or(true, |all| all.iter().any(|(nic, _)| nic == ifname))
+            || listed_subnets(&pod.annotations).map_or(true, |all| all.iter().any(|(nic, _)| nic == ifname))
     };
     [SUBNETS, SUBNET, IPPOOLS, IPPOOL].into_iter().filter(there).find(of_interface)
 }
 
 /// What a pod's annotation asks for.
-pub(super) fn wish(pod: &Pod, ifname: &str) -> Result<Wish, FieldError> {
+pub(super) fn wish(pod: &Pod, ifname: &str, conf: &Conf) -> Result<Wish, FieldError> {
     match speaks(pod, ifname) {
         Some(SUBNETS | SUBNET) => {
-            let own = subnets(&pod.annotations)?.into_iter().find(|(nic, _)| nic == ifname);
+            let own = subnets(&pod.annotations, conf)?.into_iter().find(|(nic, _)| nic == ifname);
             Ok(Wish { subnets: own.map(|(_, names)| names).unwrap_or_default(), ..Wish::default() })
         }
         Some(IPPOOLS) => {
             let all = listed(&pod.annotations, IPPOOLS)?;
             let (i, own) = own_entry(&all, pod, ifname)?;
-            pools(own, &format!("{IPPOOLS}[{i}]"))
+            pools(own, &format!("{IPPOOLS}[{i}]"), conf)
         }
-        Some(key) => pools(&object(&pod.annotations, key)?, key),
+        Some(key) => pools(&object(&pod.annotations, key)?, key, conf),
         None => Ok(Wish::default()),
     }
 }
@@ -91,18 +92,50 @@ pub(super) fn namespace_speaks(namespace: &Namespace) -> Vec<&'static str> {
 }
 
 /// What a namespace's annotations ask for. With one family alone, the other gets nothing.
-pub(super) fn namespace_wish(namespace: &Namespace) -> Result<Wish, FieldError> {
+pub(super) fn namespace_wish(namespace: &Namespace, conf: &Conf) -> Result<Wish, FieldError> {
     let mut by_family = Vec::new();
     for (key, family) in [(NAMESPACE_IPV4, Family::V4), (NAMESPACE_IPV6, Family::V6)] {
         if let Some(text) = annotation::text(&namespace.annotations, key)? {
             by_family.push((family, names(annotation::list(text, key)?, key)?));
         }
     }
+    without_off(&mut by_family, &namespace_speaks(namespace).join(" with "), conf)?;
     Ok(Wish { by_family, ..Wish::default() })
 }
 
-/// The subnets that a pod template asks for, by interface.
-pub(super) fn subnets(annotations: &BTreeMap<String, String>) -> Result<Vec<(String, Vec<String>)>, FieldError> {
+/// Leaves out what is asked for of a family that is switched off. If nothing is left, nothing is given.
+fn without_off<T>(by_family: &mut Vec<(Family, T)>, path: &str, conf: &Conf) -> Result<(), FieldError> {
+    let reason = by_family.iter().find_map(|(family, _)| conf.why_off(*family));
+    by_family.retain(|(family, _)| conf.why_off(*family).is_none());
+    match reason.filter(|_| by_family.is_empty()) {
+        Some(reason) => Err(FieldError::new(path, reason)),
+        None => Ok(()),
+    }
+}
+
+/// Subnets, by interface.
+type ByInterface<T> = Vec<(String, T)>;
+
+/// The subnets that a pod template asks for, by interface, as far as the switches let it.
+pub(super) fn subnets(
+    annotations: &BTreeMap<String, String>,
+    conf: &Conf,
+) -> Result<ByInterface<Vec<String>>, FieldError> {
+    let written = listed_subnets(annotations)?;
+    let key = if annotations.contains_key(SUBNETS) { SUBNETS } else { SUBNET };
+    if let Some(reason) = conf.why_no_pools().filter(|_| !written.is_empty()) {
+        return Err(FieldError::new(key, reason));
+    }
+    let mut out = Vec::with_capacity(written.len());
+    for (interface, mut names) in written {
+        without_off(&mut names, key, conf)?;
+        out.push((interface, names.into_iter().map(|(_, name)| name).collect()));
+    }
+    Ok(out)
+}
+
+/// The same as it is written: one of each family.
+fn listed_subnets(annotations: &BTreeMap<String, String>) -> Result<ByInterface<Vec<(Family, String)>>, FieldError> {
     let (key, all) = if annotations.contains_key(SUBNETS) {
         (SUBNETS, listed(annotations, SUBNETS)?)
     } else if annotations.contains_key(SUBNET) {
@@ -110,18 +143,21 @@ pub(super) fn subnets(annotations: &BTreeMap<String, String>) -> Result<Vec<(Str
     } else {
         return Ok(Vec::new());
     };
-    let mut out: Vec<(String, Vec<String>)> = Vec::new();
+    let mut out: ByInterface<Vec<(Family, String)>> = Vec::new();
     for (i, one) in all.iter().enumerate() {
         let path = if key == SUBNETS { format!("{key}[{i}]") } else { key.to_owned() };
         let interface = one.interface.clone().unwrap_or_else(|| networks::in_order(i));
         networks::check_interface(&interface, &path)?;
         // Of several subnets of a family the first counts.
-        let first = |list: &Option<Vec<String>>| list.iter().flatten().next().cloned();
-        let names: Vec<String> = [first(&one.ipv4), first(&one.ipv6)].into_iter().flatten().collect();
+        let first =
+            |(family, list): (Family, &Option<Vec<String>>)| Some((family, list.iter().flatten().next()?.clone()));
+        let names: Vec<(Family, String)> =
+            [(Family::V4, &one.ipv4), (Family::V6, &one.ipv6)].into_iter().filter_map(first).collect();
         bounded(names.len(), "subnet", &path)?;
-        for name in &names {
+        for (_, name) in &names {
             check_name(&path, name, 253, true)?;
-            if let Some((other, _)) = out.iter().find(|(_, taken)| taken.contains(name)) {
+            let has = |taken: &[(Family, String)]| taken.iter().any(|(_, other)| other == name);
+            if let Some((other, _)) = out.iter().find(|(_, taken)| has(taken)) {
                 let reason = format!("subnet {name:?} is asked for by {other} already; each interface has its own");
                 return Err(FieldError::new(path, reason));
             }
@@ -193,7 +229,7 @@ fn own_entry<'a>(all: &'a [Written], pod: &Pod, ifname: &str) -> Result<(usize, 
 }
 
 /// Which of the pod's interfaces it is, counted from the first.
-fn place(pod: &Pod, ifname: &str) -> Option<usize> {
+pub(super) fn place(pod: &Pod, ifname: &str) -> Option<usize> {
     let selected = attachments::selected(pod).unwrap_or_default();
     let further = selected.iter().filter(|one| one.interface != FIRST_INTERFACE);
     let known = further.map(|one| one.interface.as_str()).position(|name| name == ifname).map(|i| i + 1);
@@ -201,7 +237,7 @@ fn place(pod: &Pod, ifname: &str) -> Option<usize> {
 }
 
 /// The pools that one item names, family by family.
-fn pools(written: &Written, path: &str) -> Result<Wish, FieldError> {
+fn pools(written: &Written, path: &str, conf: &Conf) -> Result<Wish, FieldError> {
     let mut by_family = Vec::new();
     for (field, family, list) in [("ipv4", Family::V4, &written.ipv4), ("ipv6", Family::V6, &written.ipv6)] {
         if let Some(list) = list.as_ref().filter(|list| !list.is_empty()) {
@@ -209,6 +245,7 @@ fn pools(written: &Written, path: &str) -> Result<Wish, FieldError> {
         }
     }
     bounded(by_family.len(), "pool, in ipv4 or ipv6", path)?;
+    without_off(&mut by_family, path, conf)?;
     Ok(Wish { by_family, ..Wish::default() })
 }
 

@@ -1,11 +1,12 @@
-//! Spiderpool's switches: the environment of its controller and the file of its ConfigMap `spiderpool-conf`. What Berth has
-//! too is set by them; what it has not is said once, if it was changed from what Spiderpool does by itself.
+//! Spiderpool's switches: the environment of its controller and the file of its ConfigMap `spiderpool-conf` ([`Conf`]). What
+//! Berth has too is set by them; what it has not is said once, if it was changed from what Spiderpool does by itself.
+
+mod conf;
+
+pub use conf::Conf;
 
 use crate::field::FieldError;
-use berth_core::detect::{Conflicts, Detection, GatewayCheck};
-use berth_core::ipam::Config;
 use berth_core::reclaim::{Class, Times};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,30 +15,6 @@ pub const PREFIX: &str = "SPIDERPOOL_";
 
 /// Classes of addresses whose pods are gone or on their way out.
 const OF_PODS: [Class; 3] = [Class::PodGone, Class::PodEnded, Class::PodStuck];
-
-/// Keys of the file whose other value has nothing to match it: the key, what Spiderpool does by itself, and what to do.
-const FIXED: [(&str, bool, &str); 8] = [
-    ("enableIPv4", true, "pods get addresses of the families that their pools have"),
-    ("enableIPv6", true, "pods get addresses of the families that their pools have"),
-    ("enableKubevirtStaticIP", false, "pods of virtual machines have addresses as other pods have"),
-    ("enableStatefulSet", true, "pods of StatefulSets keep their addresses"),
-    ("enableSpiderSubnet", true, "SpiderSubnets are followed where their definition is installed"),
-    ("enableAutoPoolForApplication", true, "applications that ask for pools have them"),
-    ("enableCleanOutdatedEndpoint", false, "SpiderEndpoints that Berth made go with their pods, others are left alone"),
-    ("enableValidatingResourcesDeletedWebhook", false, "what is in use is never deleted"),
-];
-
-/// Keys of the file that say how interfaces are made, or where Spiderpool's own parts meet.
-const NOT_OURS: [&str; 8] = [
-    "ipamUnixSocketPath",
-    "tuneSysctlConfig",
-    "podResourceInject",
-    "agent",
-    "iaasNetworkProvider",
-    "clusterNetwork",
-    "clusterSubnetDefaultFlexibleIPNumber",
-    "clusterSubnetAutoPoolDefaultRedundantIPNumber",
-];
 
 /// What Spiderpool's switches come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +25,8 @@ pub struct Settings {
     delay: Duration,
     /// How often everything is looked at.
     pub audit: Option<Duration>,
-    /// What is found out on the wire before addresses of SpiderIPPools are used.
-    detect: Option<Detection>,
+    /// What the file says.
+    pub conf: Conf,
     /// What was asked for and is not done, each with what is done instead.
     pub warnings: Vec<String>,
 }
@@ -70,7 +47,7 @@ impl Settings {
             own.variable(name, value)?;
         }
         if let Some(text) = conf {
-            own.conf(text)?;
+            own.conf = Conf::read(text, &mut own.warnings)?;
         }
         Ok(own)
     }
@@ -103,44 +80,8 @@ impl Settings {
         Ok(())
     }
 
-    fn conf(&mut self, text: &str) -> Result<(), FieldError> {
-        let value: Value =
-            serde_saphyr::from_str(text).map_err(|error| FieldError::new("spiderpool-conf", error.to_string()))?;
-        let Some(keys) = value.as_object() else {
-            return Err(FieldError::new("spiderpool-conf", "is no mapping; it is the text under the key conf.yml"));
-        };
-        let switch = |key: &str| -> Result<bool, FieldError> {
-            match keys.get(key) {
-                None | Some(Value::Null) => Ok(false),
-                Some(Value::Bool(on)) => Ok(*on),
-                Some(other) => Err(FieldError::new(key, format!("{other} is neither true nor false"))),
-            }
-        };
-        let (conflicts, gateway) = (switch("enableIPConflictDetection")?, switch("enableGatewayDetection")?);
-        self.detect = (conflicts || gateway).then_some(Detection {
-            conflicts: if conflicts { Conflicts::Fast } else { Conflicts::Ignore },
-            // As there, a pod whose gateway does not answer does not start.
-            gateway: if gateway { GatewayCheck::Require } else { GatewayCheck::Ignore },
-        });
-        for (key, usual, instead) in FIXED {
-            if keys.contains_key(key) && switch(key)? != usual {
-                self.warn(key, &(!usual).to_string(), instead);
-            }
-        }
-        let known = |key: &&String| {
-            let detection = ["enableIPConflictDetection", "enableGatewayDetection"];
-            detection.contains(&key.as_str())
-                || NOT_OURS.contains(&key.as_str())
-                || FIXED.iter().any(|(own, ..)| own == key)
-        };
-        for key in keys.keys().filter(|key| !known(key)) {
-            self.warnings.push(format!("spiderpool-conf: {key} is not known and has no effect"));
-        }
-        Ok(())
-    }
-
     fn warn(&mut self, name: &str, value: &str, instead: &str) {
-        self.warnings.push(format!("{name}={value} has no effect: {instead}"));
+        self.warnings.push(without_effect(name, value, instead));
     }
 
     /// Sets after how long addresses come back.
@@ -152,13 +93,10 @@ impl Settings {
             times.set(*class, None);
         }
     }
+}
 
-    /// Sets what is found out on the wire before addresses of SpiderIPPools are used.
-    pub fn set_detection(&self, config: &mut Config) {
-        for pool in config.pools.values_mut().filter(|pool| pool.object == super::POOL) {
-            pool.detect = pool.detect.or(self.detect);
-        }
-    }
+fn without_effect(name: &str, value: &str, instead: &str) -> String {
+    format!("{name}={value} has no effect: {instead}")
 }
 
 fn flag(name: &str, value: &str) -> Result<bool, FieldError> {
@@ -216,35 +154,13 @@ mod tests {
         let error = read(&[("GC_IP_ENABLED", "maybe")], None).unwrap_err();
         assert!(error.to_string().contains("SPIDERPOOL_GC_IP_ENABLED"), "{error}");
         assert!(read(&[("GC_ADDITIONAL_GRACE_DELAY", "5s")], None).is_err());
-        let conf = "enableIPv6: false\nenableIPv4: true\nnonsense: 1\nipamUnixSocketPath: /x\n";
+        let conf = "enableKubevirtStaticIP: true\nenableIPv6: false\nnonsense: 1\nipamUnixSocketPath: /x\n";
         let said = read(&[], Some(conf)).unwrap().warnings;
-        assert!(said.len() == 2 && said[0].contains("enableIPv6") && said[1].contains("nonsense"), "{said:?}");
+        assert!(
+            said.len() == 2 && said[0].contains("enableKubevirtStaticIP") && said[1].contains("nonsense"),
+            "{said:?}"
+        );
         assert!(read(&[], Some("enableIPv4: perhaps")).is_err());
         assert!(read(&[], Some("- a list")).is_err());
-    }
-
-    #[test]
-    fn detection_is_for_its_own_pools() {
-        use crate::{Object, lower_all};
-        use serde_json::json;
-        let object = |version: &str, kind: &str, name: &str, spec: Value| -> Object {
-            serde_json::from_value(
-                json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}),
-            )
-            .unwrap()
-        };
-        let objects = [
-            object("berth.io/v1alpha1", "IPPool", "own", json!({"ranges": ["10.1.0.0/24"]})),
-            object(
-                super::super::API_VERSIONS[0],
-                "SpiderIPPool",
-                "p",
-                json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.5"]}),
-            ),
-        ];
-        let mut config = lower_all(&objects).unwrap();
-        read(&[], Some("enableIPConflictDetection: true")).unwrap().set_detection(&mut config);
-        let wanted = Detection { conflicts: Conflicts::Fast, gateway: GatewayCheck::Ignore };
-        assert_eq!((config.pools["own"].detect, config.pools["p"].detect), (None, Some(wanted)));
     }
 }
