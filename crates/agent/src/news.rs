@@ -110,7 +110,7 @@ pub(crate) fn follow(agent: &Agent, mut version: u64, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         if agent.objects.wait(version, Duration::from_millis(200)) {
             let (mut config, current) = agent.objects.config();
-            agent.spiderpool.set_detection(&mut config);
+            agent.spiderpool.set_pools(&mut config);
             agent.engine.configure(config.clone());
             // Only now: who is told goes to the engine at once.
             agent.news.configured(&config);

@@ -209,7 +209,7 @@ fn open(options: &AgentOptions, cluster: &Cluster, stop: &AtomicBool) -> anyhow:
     let booted = last_boot.is_some_and(|last| last != boot_id);
     let store = ClusterStore::new(remote, journal, node);
     let (mut config, version) = objects.config();
-    options.spiderpool.set_detection(&mut config);
+    options.spiderpool.set_pools(&mut config);
     let news = News::default();
     news.configured(&config);
     let engine = Engine::open(store, config, berth_server::seed(), berth_server::now)?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     Pod(String, String),
+    Machine(String, String),
     Node(String),
     Claim(String, String),
 }
@@ -37,10 +38,10 @@ impl Index {
         }
     }
 
-    /// The pods that a block speaks of: namespace and name.
+    /// The pods, and the virtual machines that they run, that a block speaks of: namespace and name.
     pub(crate) fn pods_in(&self, key: &BlockKey) -> impl Iterator<Item = (&str, &str)> {
         self.tags.get(key).into_iter().flatten().filter_map(|tag| match tag {
-            Tag::Pod(namespace, name) => Some((namespace.as_str(), name.as_str())),
+            Tag::Pod(namespace, name) | Tag::Machine(namespace, name) => Some((namespace.as_str(), name.as_str())),
             _ => None,
         })
     }
@@ -52,6 +53,17 @@ impl Index {
     /// The blocks that speak of a pod.
     pub(crate) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of(&Tag::Pod(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The blocks that speak of a virtual machine.
+    pub(crate) fn of_machine(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
+        self.of(&Tag::Machine(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Whether any block speaks of a virtual machine.
+    pub(crate) fn has_machines(&self) -> bool {
+        let first = Tag::Machine(String::new(), String::new());
+        self.blocks.range(first..).next().is_some_and(|(tag, _)| matches!(tag, Tag::Machine(..)))
     }
 
     /// The blocks that speak of a node.
@@ -88,7 +100,10 @@ impl Index {
 fn tags_of(block: &Block) -> BTreeSet<Tag> {
     let taken = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
     let mut tags = BTreeSet::new();
-    for holder in taken.filter_map(|(_, view)| view.holder()) {
+    for holder in taken.flat_map(|(_, view)| view.holders()) {
+        if let Some(machine) = holder.machine() {
+            tags.insert(Tag::Machine(holder.namespace.clone(), machine.to_owned()));
+        }
         if !holder.pod.is_empty() {
             tags.insert(Tag::Pod(holder.namespace, holder.pod));
         }

@@ -4,6 +4,7 @@
 use crate::field::FieldError;
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::Config;
+use berth_core::model::{StickyPolicy, Whom};
 use berth_core::reclaim::{Class, Times};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,16 +17,18 @@ pub const PREFIX: &str = "SPIDERPOOL_";
 const OF_PODS: [Class; 3] = [Class::PodGone, Class::PodEnded, Class::PodStuck];
 
 /// Keys of the file whose other value has nothing to match it: the key, what Spiderpool does by itself, and what to do.
-const FIXED: [(&str, bool, &str); 8] = [
+const FIXED: [(&str, bool, &str); 7] = [
     ("enableIPv4", true, "pods get addresses of the families that their pools have"),
     ("enableIPv6", true, "pods get addresses of the families that their pools have"),
-    ("enableKubevirtStaticIP", false, "pods of virtual machines have addresses as other pods have"),
     ("enableStatefulSet", true, "pods of StatefulSets keep their addresses"),
     ("enableSpiderSubnet", true, "SpiderSubnets are followed where their definition is installed"),
     ("enableAutoPoolForApplication", true, "applications that ask for pools have them"),
     ("enableCleanOutdatedEndpoint", false, "SpiderEndpoints that Berth made go with their pods, others are left alone"),
     ("enableValidatingResourcesDeletedWebhook", false, "what is in use is never deleted"),
 ];
+
+/// The key of the file by which virtual machines keep their addresses, as they do if it says nothing.
+const MACHINES: &str = "enableKubevirtStaticIP";
 
 /// Keys of the file that say how interfaces are made, or where Spiderpool's own parts meet.
 const NOT_OURS: [&str; 8] = [
@@ -50,6 +53,8 @@ pub struct Settings {
     pub audit: Option<Duration>,
     /// What is found out on the wire before addresses of SpiderIPPools are used.
     detect: Option<Detection>,
+    /// Whether virtual machines get whatever address there is, and SpiderIPPools keep none for them.
+    moving_machines: bool,
     /// What was asked for and is not done, each with what is done instead.
     pub warnings: Vec<String>,
 }
@@ -122,6 +127,7 @@ impl Settings {
             // As there, a pod whose gateway does not answer does not start.
             gateway: if gateway { GatewayCheck::Require } else { GatewayCheck::Ignore },
         });
+        self.moving_machines = keys.contains_key(MACHINES) && !switch(MACHINES)?;
         for (key, usual, instead) in FIXED {
             if keys.contains_key(key) && switch(key)? != usual {
                 self.warn(key, &(!usual).to_string(), instead);
@@ -130,6 +136,7 @@ impl Settings {
         let known = |key: &&String| {
             let detection = ["enableIPConflictDetection", "enableGatewayDetection"];
             detection.contains(&key.as_str())
+                || key.as_str() == MACHINES
                 || NOT_OURS.contains(&key.as_str())
                 || FIXED.iter().any(|(own, ..)| own == key)
         };
@@ -153,8 +160,16 @@ impl Settings {
         }
     }
 
+    /// Sets what holds for all SpiderIPPools, whatever they say themselves.
+    pub fn set_pools(&self, config: &mut Config) {
+        self.set_detection(config);
+        for pool in config.pools.values_mut().filter(|pool| self.moving_machines && pool.object == super::POOL) {
+            pool.sticky = pool.sticky.map(|sticky| StickyPolicy { whom: Whom::Sets, ..sticky });
+        }
+    }
+
     /// Sets what is found out on the wire before addresses of SpiderIPPools are used.
-    pub fn set_detection(&self, config: &mut Config) {
+    fn set_detection(&self, config: &mut Config) {
         for pool in config.pools.values_mut().filter(|pool| pool.object == super::POOL) {
             pool.detect = pool.detect.or(self.detect);
         }
@@ -223,8 +238,8 @@ mod tests {
         assert!(read(&[], Some("- a list")).is_err());
     }
 
-    #[test]
-    fn detection_is_for_its_own_pools() {
+    /// An IPPool `own` and a SpiderIPPool `p`.
+    fn pools() -> Config {
         use crate::{Object, lower_all};
         use serde_json::json;
         let object = |version: &str, kind: &str, name: &str, spec: Value| -> Object {
@@ -234,7 +249,7 @@ mod tests {
             .unwrap()
         };
         let objects = [
-            object("berth.io/v1alpha1", "IPPool", "own", json!({"ranges": ["10.1.0.0/24"]})),
+            object("berth.io/v1alpha1", "IPPool", "own", json!({"ranges": ["10.1.0.0/24"], "sticky": {}})),
             object(
                 super::super::API_VERSIONS[0],
                 "SpiderIPPool",
@@ -242,8 +257,27 @@ mod tests {
                 json!({"subnet": "10.0.0.0/24", "ips": ["10.0.0.5"]}),
             ),
         ];
-        let mut config = lower_all(&objects).unwrap();
-        read(&[], Some("enableIPConflictDetection: true")).unwrap().set_detection(&mut config);
+        lower_all(&objects).unwrap()
+    }
+
+    #[test]
+    fn virtual_machines_keep_their_addresses_in_its_pools_unless_that_is_switched_off() {
+        let whom = |conf: &str| {
+            let (mut config, settings) = (pools(), read(&[], Some(conf)).unwrap());
+            assert_eq!(settings.warnings, Vec::<String>::new());
+            settings.set_pools(&mut config);
+            ["own", "p"].map(|pool| config.pools[pool].sticky.unwrap().whom)
+        };
+        assert_eq!(whom("enableIPv4: true"), [Whom::Everyone, Whom::SetsAndMachines]);
+        assert_eq!(whom("enableKubevirtStaticIP: true"), [Whom::Everyone, Whom::SetsAndMachines]);
+        assert_eq!(whom("enableKubevirtStaticIP: false"), [Whom::Everyone, Whom::Sets]);
+        assert!(read(&[], Some("enableKubevirtStaticIP: perhaps")).is_err());
+    }
+
+    #[test]
+    fn detection_is_for_its_own_pools() {
+        let mut config = pools();
+        read(&[], Some("enableIPConflictDetection: true")).unwrap().set_pools(&mut config);
         let wanted = Detection { conflicts: Conflicts::Fast, gateway: GatewayCheck::Ignore };
         assert_eq!((config.pools["own"].detect, config.pools["p"].detect), (None, Some(wanted)));
     }

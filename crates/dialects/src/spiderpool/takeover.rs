@@ -1,6 +1,7 @@
 //! What Spiderpool has given out, read from what it wrote: the records in the status of its pools, and its endpoints.
 
 use super::endpoint::EndpointStatus;
+use crate::native::pod::MACHINE;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub struct Taken {
     pub node: Option<String>,
     /// Whether the address stays with the pod while it is away.
     pub kept: bool,
+    /// Whether what is named as the pod is the virtual machine that one runs.
+    pub of_machine: bool,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +70,7 @@ pub fn taken(pools: &[(String, Value)], endpoints: &[(String, String, Value)]) -
                 interface: None,
                 node: None,
                 kept: false,
+                of_machine: false,
             });
         }
     }
@@ -84,7 +88,8 @@ fn of_endpoint(namespace: &str, name: &str, status: &EndpointStatus, all: &mut B
                 uid: status.current.uid.clone(),
                 interface: Some(interface.interface.clone()).filter(|name| !name.is_empty()),
                 node: Some(status.current.node.clone()).filter(|node| !node.is_empty()),
-                kept: status.owner_controller_type == "StatefulSet",
+                kept: matches!(status.owner_controller_type.as_str(), "StatefulSet" | MACHINE),
+                of_machine: status.owner_controller_type == MACHINE,
             };
             all.insert(address, taken);
         }
