@@ -13,6 +13,7 @@
 //! | [`stage`] | a world with all of it, which cases of a catalogue share |
 //! | [`case`] | one case on it: its own namespace, nodes, pools and addresses |
 //! | [`third_party`] | kinds of workloads that are not Kubernetes' own |
+//! | [`machines`] | virtual machines as KubeVirt has them |
 //! | [`random`] | chance that can be repeated |
 //! | [`workloads`], [`sanity`] | what runs in a case, and whether all of it makes sense together |
 //!
@@ -24,6 +25,7 @@ pub mod case;
 pub mod controller;
 pub mod corner;
 pub mod kubelets;
+pub mod machines;
 pub mod proxy;
 pub mod random;
 pub mod sandbox;

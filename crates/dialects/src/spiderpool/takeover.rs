@@ -119,5 +119,9 @@ mod tests {
         assert_eq!((found[1].interface.as_deref(), found[1].node.as_deref()), (Some("eth0"), Some("n1")));
         assert_eq!((found[0].uid.as_str(), &found[0].node), ("u1", &None));
         assert_eq!(unreadable.len(), 2, "{unreadable:?}");
+        let machine = json!({"current": {"uid": "u3", "node": "n1", "ips": [{"interface": "eth0", "ipv4": "10.0.0.7/24"}]},
+            "ownerControllerType": "VirtualMachineInstance", "ownerControllerName": "vm"});
+        let (found, _) = taken(&[], &[("shop".into(), "vm".into(), machine)]);
+        assert_eq!((found[0].pod.as_str(), found[0].kept, found[0].of_machine), ("vm", true, true));
     }
 }

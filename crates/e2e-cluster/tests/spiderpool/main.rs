@@ -7,6 +7,7 @@ mod annotations;
 mod applications;
 mod endpoints;
 mod export;
+mod machines;
 mod takeover;
 
 use berth_e2e::{binaries, succeed};
