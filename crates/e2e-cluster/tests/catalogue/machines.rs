@@ -59,6 +59,7 @@ fn f00001_the_address_of_a_machine_is_kept_over_restarts() {
     // The machine is restarted: another instance of the name.
     del(&two, &second, "eth0");
     case.end_machine(INSTANCE, "vm");
+    case.force_delete(&second);
     case.until("its pod to be gone", || case.get("v1", "Pod", Some(&case.namespace), &second.name).is_none());
     let instance = case.make_machine(INSTANCE, "vm");
     let third = case.launcher(&one, &instance, "ccccc", &asks, None);
