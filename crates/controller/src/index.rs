@@ -150,6 +150,31 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_found_by_its_own_name_and_both_ends_of_its_move_by_theirs() {
+        let of = |pod: &str, node: &str| Holder {
+            namespace: "a".into(),
+            pod: pod.into(),
+            node: node.into(),
+            sticky: Some(Sticky { identity: Sticky::of_machine("a", "vm", "eth0"), keep: None }),
+            ..Holder::default()
+        };
+        let mut index = Index::default();
+        index.put(&key(1), Some(&block("vm", "n1", None)));
+        assert!(!index.has_machines() && index.of_machine("a", "vm").count() == 0);
+        let slot = Slot { source: Some(Box::new(of("p1", "n1"))), ..Slot::active(of("p2", "n2"), Time(1)) };
+        let mut moving = Block::default();
+        moving.set(1, Some(&slot));
+        index.put(&key(2), Some(&moving));
+        assert!(index.has_machines());
+        assert_eq!(index.of_machine("a", "vm").collect::<Vec<_>>(), [&key(2)]);
+        for pod in ["p1", "p2"] {
+            assert_eq!(index.of_pod("a", pod).collect::<Vec<_>>(), [&key(2)], "{pod}");
+        }
+        assert_eq!(index.of_node("n1").collect::<Vec<_>>(), [&key(1), &key(2)]);
+        assert!(index.pods_in(&key(2)).any(|pod| pod == ("a", "vm")));
+    }
+
+    #[test]
     fn what_a_block_no_longer_says_is_forgotten() {
         let mut index = Index::default();
         index.put(&key(1), Some(&block("p", "n1", None)));

@@ -71,6 +71,12 @@ impl Machines {
         Self { instances, makers, changes }
     }
 
+    /// Waits until both have been listed once.
+    pub(crate) fn wait_for_sync(&self) -> Result<(), CallError> {
+        self.instances.wait_for_sync()?;
+        self.makers.wait_for_sync()
+    }
+
     /// Whether a machine comes back.
     pub(super) fn will_return(&self, namespace: &str, name: &str) -> Keeper {
         if !self.instances.is_synced() || !self.makers.is_synced() {

@@ -362,6 +362,16 @@ fn judge_block(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Judg
 /// If the server cannot be asked.
 pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Value> {
     let keys = world.blocks();
+    let mut index = Index::default();
+    world.engine.read(|ipam| keys.iter().for_each(|key| index.put(key, ipam.block(key))));
+    if index.has_machines() {
+        world.mirrors.find_machines(&world.cluster, &world.bell);
+        if let Some(machines) = world.mirrors.machines()
+            && let Err(error) = machines.wait_for_sync()
+        {
+            debug!(%error, "cannot tell which virtual machines there are; what is kept for them stays");
+        }
+    }
     let look = || -> Vec<Suspect> {
         world.refresh();
         world.engine.read(|ipam| {

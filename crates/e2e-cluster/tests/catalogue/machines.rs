@@ -34,9 +34,8 @@ fn del(agent: &Agent, pod: &Pod, ifname: &str) {
 fn users(case: &Case<'_>, address: IpAddr) -> Vec<String> {
     let blocks = case.decoded_blocks();
     let slots = blocks.iter().flat_map(|(key, block)| block.slots().map(move |(slot, view)| (key, slot, view)));
-    let own = slots.filter(|(key, slot, view)| {
-        view.state == State::Active && key.plane.addr(key.unit(*slot)) == address
-    });
+    let own =
+        slots.filter(|(key, slot, view)| view.state == State::Active && key.plane.addr(key.unit(*slot)) == address);
     own.flat_map(|(.., view)| view.holders()).map(|holder| holder.uid).collect()
 }
 
