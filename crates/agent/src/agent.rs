@@ -91,7 +91,7 @@ impl Host for Agent {
             });
             noted.push(Noted::new(interface, claim.transpose()?));
         }
-        self.recall(&pod, &interfaces)?;
+        self.recall(&pod, &mut interfaces)?;
         let note = Note { pod, interfaces: noted };
         Ok(Planned { requests: interfaces.into_iter().map(|interface| interface.request).collect(), note })
     }

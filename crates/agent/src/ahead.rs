@@ -165,7 +165,7 @@ impl Agent {
     /// What a pod will ask for, if it can be told and may be promised.
     fn expected_of(&self, pod: &Pod) -> Option<Request> {
         let add = self.ahead.request_of(pod)?;
-        if pod.has_stable_name() && self.keeps_for_pods() {
+        if pod.lasting_name().is_some() && self.keeps_for_pods() {
             return None;
         }
         let planned = self.interfaces(add).inspect_err(|error| debug!(pod = pod.name, %error, "nothing is promised"));

@@ -37,7 +37,7 @@ fn against_pods(ipam: &Ipam, pods: &[Running]) -> Vec<Finding> {
     let mut report = |object: String, message: String| findings.push(Finding { object, message });
     let active = ipam.slots().filter(|(_, _, view)| view.state == State::Active);
     let held: Vec<(IpAddr, Holder)> =
-        active.filter_map(|(plane, unit, view)| Some((plane.addr(unit), view.holder()?))).collect();
+        active.flat_map(|(plane, unit, view)| view.holders().map(move |holder| (plane.addr(unit), holder))).collect();
     let known: HashSet<&str> = pods.iter().flat_map(|pod| pod.uids.iter().map(String::as_str)).collect();
     for (address, holder) in held.iter().filter(|(_, holder)| holder.kind == Kind::Container) {
         if !holder.uid.is_empty() && !known.contains(holder.uid.as_str()) {
@@ -46,7 +46,9 @@ fn against_pods(ipam: &Ipam, pods: &[Running]) -> Vec<Finding> {
             report(address.to_string(), message);
         }
     }
-    let holders: HashMap<IpAddr, &Holder> = held.iter().map(|(address, holder)| (*address, holder)).collect();
+    // Of a machine that is moving, both of its pods.
+    let mut holders: HashMap<IpAddr, Vec<&Holder>> = HashMap::new();
+    held.iter().for_each(|(address, holder)| holders.entry(*address).or_default().push(holder));
     let mut users: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.runs && !pod.on_host_network) {
         for &address in &pod.addresses {
@@ -54,14 +56,17 @@ fn against_pods(ipam: &Ipam, pods: &[Running]) -> Vec<Finding> {
             if !ours {
                 continue;
             }
-            users.entry(address).or_default().push(pod.name.clone());
-            match holders.get(&address) {
-                None => report(address.to_string(), format!("used by pod {}, and nobody holds it", pod.name)),
-                Some(holder) if !holder.uid.is_empty() && !pod.uids.contains(&holder.uid) => {
-                    report(address.to_string(), format!("used by pod {}, and held by {holder}", pod.name));
-                }
+            let holders = holders.get(&address).map(Vec::as_slice).unwrap_or_default();
+            let is_own = |holder: &&&Holder| holder.uid.is_empty() || pod.uids.contains(&holder.uid);
+            match holders.iter().find(is_own) {
+                Some(_) if holders.len() > 1 => continue,
                 Some(_) => {}
+                None => {
+                    let by = holders.first().map_or("nobody holds it".to_owned(), |holder| format!("held by {holder}"));
+                    report(address.to_string(), format!("used by pod {}, and {by}", pod.name));
+                }
             }
+            users.entry(address).or_default().push(pod.name.clone());
         }
     }
     for (address, users) in users.iter().filter(|(_, users)| users.len() > 1) {
@@ -76,6 +81,7 @@ mod tests {
     use berth_core::ipam::{Config, Entropy, Group, Request};
     use berth_core::model::Pool;
     use berth_core::time::Time;
+    use berth_dialects::native::pod::Pod;
 
     fn state() -> Ipam {
         let mut ipam = Ipam::new();
@@ -93,7 +99,7 @@ mod tests {
         Running {
             name: name.into(),
             is_leaving: false,
-            has_stable_name: true,
+            pod: Pod::default(),
             uids,
             addresses,
             runs: true,

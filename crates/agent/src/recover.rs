@@ -12,6 +12,7 @@ use crate::agent::Agent;
 use berth_core::block::State;
 use berth_core::holder::{Holder, Sticky};
 use berth_core::ipam::{Ipam, Lease};
+use berth_dialects::native::pod::Pod;
 use berth_kube::connect::CallError;
 use berth_kube::pods::Running;
 use std::collections::HashSet;
@@ -111,7 +112,7 @@ fn recognise(agent: &Agent, pods: &[Running], blocks_are_late: bool) {
             pod: name.to_owned(),
             uid,
             node: node.clone(),
-            sticky: pod.has_stable_name.then(Sticky::default),
+            sticky: sticky(&pod.pod, "eth0"),
             ..Holder::default()
         };
         told.extend(pod.addresses.iter().map(|&address| Told { address, holder: holder.clone() }));
@@ -150,6 +151,11 @@ fn recognise(agent: &Agent, pods: &[Running], blocks_are_late: bool) {
     }
 }
 
+/// What its address is kept for, if its pool keeps any.
+fn sticky(pod: &Pod, ifname: &str) -> Option<Sticky> {
+    pod.identity(ifname).map(|identity| Sticky { identity, keep: None })
+}
+
 /// What the endpoints of living pods say beyond that: the addresses of further interfaces.
 fn from_endpoints(agent: &Agent, pods: &[&Running], known: &HashSet<String>, told: &[Told]) -> Vec<Told> {
     let has_endpoints = |ipam: &Ipam| ipam.pools().any(|pool| pool.endpoint_objects || pool.sticky.is_some());
@@ -161,7 +167,7 @@ fn from_endpoints(agent: &Agent, pods: &[&Running], known: &HashSet<String>, tol
         Vec::new()
     });
     let mut more = Vec::new();
-    for (namespace, name, spec) in endpoints {
+    for (namespace, _, spec) in endpoints {
         let Some(pod) = pods.iter().find(|pod| pod.uids.contains(&spec.uid)) else { continue };
         if known.contains(&spec.uid) {
             continue;
@@ -176,10 +182,10 @@ fn from_endpoints(agent: &Agent, pods: &[&Running], known: &HashSet<String>, tol
                     id: Holder::id_of_pod(&spec.uid),
                     ifname: interface.name.clone(),
                     namespace: namespace.clone(),
-                    pod: name.clone(),
+                    pod: pod.pod.name.clone(),
                     uid: spec.uid.clone(),
                     node: agent.node.clone(),
-                    sticky: pod.has_stable_name.then(Sticky::default),
+                    sticky: sticky(&pod.pod, &interface.name),
                     ..Holder::default()
                 };
                 more.push(Told { address, holder });

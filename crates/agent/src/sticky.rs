@@ -6,6 +6,9 @@
 //!
 //! An address that is still in use by an earlier pod of the name moves only when that pod is proven gone: the server,
 //! asked right now, has the new pod under the name. A name has one pod.
+//!
+//! The pods of a virtual machine have a name each, so each is asked about. One that is there keeps the address, unless it
+//! is where the machine is moving from: then both have it, as one holder, until one of them goes.
 
 use crate::agent::{Agent, unreachable};
 use berth_core::block::BlockKey;
@@ -51,27 +54,30 @@ impl Noted {
 
 impl Agent {
     /// Finds what is kept for a pod that comes back, on the interfaces that use no claim.
-    pub(crate) fn recall(&self, pod: &Pod, interfaces: &[Interface]) -> Result<(), Error> {
+    pub(crate) fn recall(&self, pod: &Pod, interfaces: &mut [Interface]) -> Result<(), Error> {
         let own = interfaces.iter().filter(|interface| interface.claim.is_none());
-        let names: Vec<&str> = own.map(|interface| interface.request.holder.ifname.as_str()).collect();
-        if names.is_empty() || !pod.has_stable_name() || pod.name.is_empty() || !self.keeps_for_pods() {
+        let names: Vec<String> = own.map(|interface| interface.request.holder.ifname.clone()).collect();
+        let Some(lasting) = pod.lasting_name().filter(|name| !name.is_empty()) else { return Ok(()) };
+        if names.is_empty() || !self.keeps_for_pods() {
             return Ok(());
         }
         before_waiting();
-        let Some(endpoint) = self.endpoints.read(&pod.namespace, &pod.name).map_err(|error| unreachable(&error))?
-        else {
+        let Some(endpoint) = self.endpoints.read(&pod.namespace, lasting).map_err(|error| unreachable(&error))? else {
             return Ok(());
         };
-        let own = endpoint.interfaces.iter().filter(|known| names.contains(&&*known.name));
+        let own = endpoint.interfaces.iter().filter(|known| names.contains(&known.name));
         let addresses = own.flat_map(|known| &known.addresses);
         let bare = |known: &EndpointAddress| known.address.split('/').next().and_then(|text| text.parse().ok());
         let addresses: Vec<IpAddr> = addresses.filter_map(bare).collect();
         self.look_at(&addresses)?;
+        let mut identities = names.iter().filter_map(|ifname| pod.identity(ifname));
+        if pod.machine().is_some() {
+            return self.relieve_machine(pod, &identities.collect::<Vec<_>>(), interfaces);
+        }
         if endpoint.uid == pod.uid {
             return Ok(());
         }
-        let identity = |ifname: &str| format!("pod/{}/{}/{ifname}", pod.namespace, pod.name);
-        names.into_iter().try_for_each(|ifname| self.relieve(pod, &identity(ifname)))
+        identities.try_for_each(|identity| self.relieve(pod, &identity))
     }
 
     /// Finds what a claim is bound to.
@@ -130,6 +136,39 @@ impl Agent {
         Ok(())
     }
 
+    /// Takes a machine's addresses from those of its earlier pods that are gone. From one that is not, it may be moving.
+    fn relieve_machine(&self, pod: &Pod, identities: &[String], interfaces: &mut [Interface]) -> Result<(), Error> {
+        let mut earlier: BTreeMap<String, String> = self.engine.read(|ipam| {
+            let users = identities.iter().flat_map(|identity| ipam.active_of_identity(identity));
+            users.map(|(_, holder)| (holder.uid, holder.pod)).collect()
+        });
+        earlier.retain(|uid, _| !uid.is_empty() && *uid != pod.uid);
+        for (uid, name) in earlier {
+            let found = self.pods.read(&pod.namespace, &name, Some(&uid)).map_err(|error| unreachable(&error))?;
+            let Some(other) = found else {
+                self.take_from_gone(identities, &uid)?;
+                info!(pod = pod.name, earlier = name, "an earlier pod of the machine is gone; its address moves");
+                continue;
+            };
+            if pod.moves_from(&other) {
+                let machines = interfaces.iter_mut().filter_map(|own| own.request.subject.machine.as_mut());
+                machines.for_each(|machine| machine.moves_from = Some(uid.clone()));
+                info!(pod = pod.name, from = name, "the machine is moving; its address is that of both pods");
+            }
+        }
+        Ok(())
+    }
+
+    fn take_from_gone(&self, identities: &[String], uid: &str) -> Result<(), Error> {
+        let (identities, uid) = (identities.to_vec(), uid.to_owned());
+        self.engine.transact(move |context| {
+            for identity in &identities {
+                context.ipam.release_gone(identity, &uid, context.now);
+            }
+            Ok(())
+        })
+    }
+
     /// Records where the holder's addresses are, before it is told of them: of all interfaces that were served, in one
     /// object.
     pub(crate) fn settle(&self, note: Note, outcomes: &mut [Outcome]) -> Result<(), Error> {
@@ -145,13 +184,17 @@ impl Agent {
             routes.apply(outcome, &pod::networks_before(&pod, &ifname, others));
             served.push(EndpointInterface::of(ifname, network, outcome));
         }
-        let wanted = self.engine.read(|ipam| {
+        let (kept, wanted) = self.engine.read(|ipam| {
             let given = outcomes.iter().flat_map(|outcome| &outcome.given);
-            let pools = given.filter_map(|given| ipam.pool(&given.pool));
-            let keeps = |sticky: StickyPolicy| sticky.is_for(!pod.has_stable_name(), pod.is_of_set());
-            pools.into_iter().any(|pool| pool.endpoint_objects || pool.sticky.is_some_and(keeps))
+            let pools: Vec<_> = given.filter_map(|given| ipam.pool(&given.pool)).collect();
+            let (fleeting, of_machine) = (pod.lasting_name().is_none(), pod.machine().is_some());
+            let keeps = |sticky: StickyPolicy| sticky.is_for(fleeting, pod.is_of_set(), of_machine);
+            let kept = pools.iter().any(|pool| pool.sticky.is_some_and(keeps));
+            (kept, kept || pools.iter().any(|pool| pool.endpoint_objects))
         });
         if wanted && !pod.name.is_empty() {
+            // Where it is looked for by whoever comes back.
+            let name = pod.lasting_name().filter(|_| kept).unwrap_or(&pod.name);
             before_waiting();
             let owner = pod.owners.iter().find(|owner| owner.controller).map(|owner| EndpointOwner {
                 api_version: owner.api_version.clone(),
@@ -159,7 +202,7 @@ impl Agent {
                 name: owner.name.clone(),
             });
             let held = EndpointSpec { uid: pod.uid.clone(), node: self.node.clone(), owner, interfaces: served };
-            self.endpoints.record(&pod.namespace, &pod.name, &held).map_err(|error| unreachable(&error))?;
+            self.endpoints.record(&pod.namespace, name, &held).map_err(|error| unreachable(&error))?;
         }
         Ok(())
     }

@@ -40,6 +40,14 @@ struct Held {
     recorded: bool,
 }
 
+impl Held {
+    /// The newest pod of the name, if there are traces of several.
+    fn newest(&self) -> Option<&Holder> {
+        let active = self.slots.iter().find(|(.., state, _)| *state == State::Active);
+        active.or(self.slots.first()).map(|(.., holder)| holder)
+    }
+}
+
 /// Puts records in order.
 pub(crate) struct Mender {
     world: Arc<World>,
@@ -94,7 +102,7 @@ impl Mender {
     /// Whether somebody would look for the record: the pod lives, or an address is kept for it.
     fn is_expected(&self, key: &Key, held: &Held) -> bool {
         held.slots.iter().any(|(.., state, holder)| {
-            let lives = || self.world.mirrors.pod(&key.namespace, &key.name, &holder.uid);
+            let lives = || self.world.mirrors.pod(&key.namespace, &holder.pod, &holder.uid);
             *state == State::Held || matches!(lives(), Pod::There(_))
         })
     }
@@ -131,10 +139,12 @@ impl Mender {
         }
         let Some(held) = self.held_by(key).filter(|held| held.recorded) else { return Ok(()) };
         let pods: Api<api::Pod> = Api::namespaced(self.world.cluster.client().clone(), &key.namespace);
-        let pod = self.world.cluster.wait(pods.get_opt(&key.name))?;
-        let owner = match &pod {
-            Some(pod) => controller_of(pod),
-            None => self.stateful_owner(key),
+        let newest = held.newest().cloned().unwrap_or_default();
+        let pod = self.world.cluster.wait(pods.get_opt(&newest.pod))?;
+        let owner = match (&pod, newest.machine()) {
+            (Some(pod), _) => controller_of(pod),
+            (None, Some(machine)) => Some(EndpointOwner::of_machine(machine)),
+            (None, None) => self.stateful_owner(key),
         };
         let Some(spec) = self.world.engine.read(|ipam| spec_of(ipam, &held, owner)) else { return Ok(()) };
         self.world.endpoints.record(&key.namespace, &key.name, &spec)?;
@@ -143,7 +153,7 @@ impl Mender {
     }
 
     fn held_by(&self, key: &Key) -> Option<Held> {
-        let own = |holder: &Holder| holder.namespace == key.namespace && holder.pod == key.name;
+        let own = |holder: &Holder| holder.namespace == key.namespace && holder.lasting_name() == key.name;
         self.world.engine.read(|ipam| held(ipam, own)).remove(key)
     }
 
@@ -169,8 +179,8 @@ fn held(ipam: &Ipam, of: impl Fn(&Holder) -> bool) -> BTreeMap<Key, Held> {
         let taken = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
         for (slot, view) in taken {
             let Some(holder) = view.holder().filter(|holder| !holder.pod.is_empty() && of(holder)) else { continue };
-            let pod = Key { namespace: holder.namespace.clone(), name: holder.pod.clone() };
-            let kept = holder.sticky.as_ref().is_some_and(|sticky| sticky.identity.starts_with("pod/"));
+            let pod = Key::new(&holder.namespace, holder.lasting_name());
+            let kept = holder.sticky.as_ref().is_some_and(|sticky| !sticky.identity.starts_with("claim/"));
             let held = all.entry(pod).or_default();
             held.recorded |= kept || (recorded && view.state == State::Active);
             held.slots.push((key.plane.clone(), key.unit(slot), view.state, holder));
@@ -181,8 +191,7 @@ fn held(ipam: &Ipam, of: impl Fn(&Holder) -> bool) -> BTreeMap<Key, Held> {
 
 /// The record of what a pod has: of the newest pod of the name, if there are traces of several.
 fn spec_of(ipam: &Ipam, held: &Held, owner: Option<EndpointOwner>) -> Option<EndpointSpec> {
-    let active = held.slots.iter().find(|(.., state, _)| *state == State::Active);
-    let (.., newest) = active.or(held.slots.first())?;
+    let newest = held.newest()?;
     let own = held.slots.iter().filter(|(.., holder)| holder.uid == newest.uid);
     let mut by_interface: BTreeMap<(&str, &str), Vec<(Plane, u128)>> = BTreeMap::new();
     for (plane, unit, _, holder) in own {

@@ -9,6 +9,7 @@ use berth_core::holder::Holder;
 use berth_core::ipam::Ipam;
 use berth_core::reclaim::Pod;
 use berth_dialects::native::endpoint::EndpointOwner;
+use berth_dialects::native::pod::MACHINE;
 use berth_dialects::spiderpool::endpoint::EndpointStatus;
 use berth_dialects::spiderpool::export::records::{Held, Owner, Use, endpoints, pool_status, reservations};
 use berth_dialects::spiderpool::export::{Exported, Remark, export};
@@ -69,16 +70,18 @@ impl<'a> Known<'a> {
         Ok(Self { world, endpoints: all.into_iter().filter_map(one).collect() })
     }
 
-    /// UID, node and StatefulSet of the pod that an address is kept for, if it is of one.
-    fn of_set(&self, namespace: &str, pod: &str) -> Option<(String, String, String)> {
-        let set = |owner: &EndpointOwner| owner.kind == "StatefulSet" && owner.is_of_kubernetes();
+    /// UID, node and controller of the pod that an address is kept for, if Spiderpool keeps addresses for such pods: those
+    /// of StatefulSets and of virtual machines.
+    fn of_lasting(&self, namespace: &str, pod: &str) -> Option<(String, String, (String, String))> {
+        let lasts = |kind: &str| matches!(kind, "StatefulSet" | MACHINE);
+        let owns = |owner: &EndpointOwner| owner.kind == MACHINE || (lasts(&owner.kind) && owner.is_of_kubernetes());
         let own = self.world.mirrors.endpoints.get(namespace, pod).and_then(|known| {
-            let owner = known.owner.as_ref().filter(|owner| set(owner))?;
-            Some((known.uid.clone(), known.node.clone(), owner.name.clone()))
+            let owner = known.owner.as_ref().filter(|owner| owns(owner))?;
+            Some((known.uid.clone(), known.node.clone(), (owner.kind.clone(), owner.name.clone())))
         });
         let other = self.endpoints.get(&(namespace.to_owned(), pod.to_owned())).and_then(|known| {
-            let EndpointStatus { current, owner_controller_type, owner_controller_name } = known.clone();
-            (owner_controller_type == "StatefulSet").then_some((current.uid, current.node, owner_controller_name))
+            let EndpointStatus { current, owner_controller_type: kind, owner_controller_name: name } = known.clone();
+            lasts(&kind).then_some((current.uid, current.node, (kind, name)))
         });
         // A record that was made anew while the pod was away knows less.
         own.filter(|(uid, ..)| !uid.is_empty() || other.is_none()).or(other)
@@ -118,28 +121,29 @@ fn user(known: &Known<'_>, holder: Holder) -> Owner {
     let own = ("Pod".to_owned(), holder.pod.clone());
     Owner {
         controller: pod.as_ref().and_then(|pod| pod.controller.clone()).unwrap_or(own),
-        stays: pod.is_some_and(|pod| pod.of_set),
+        stays: holder.machine().is_some() || pod.is_some_and(|pod| pod.of_set),
+        pod: holder.lasting_name().to_owned(),
         namespace: holder.namespace,
-        pod: holder.pod,
         uid: holder.uid,
         node: holder.node,
         interface: holder.ifname,
     }
 }
 
-/// Whom an address is kept for. Spiderpool keeps those of StatefulSets.
+/// Whom an address is kept for. Spiderpool keeps those of StatefulSets and virtual machines.
 fn away(known: &Known<'_>, holder: Holder) -> Use {
-    let Some((uid, node, set)) = known.of_set(&holder.namespace, &holder.pod) else {
-        return Use::Other(format!("pod {}/{}, which is away", holder.namespace, holder.pod));
+    let name = holder.lasting_name().to_owned();
+    let Some((uid, node, controller)) = known.of_lasting(&holder.namespace, &name) else {
+        return Use::Other(format!("pod {}/{name}, which is away", holder.namespace));
     };
     let identity = holder.sticky.as_ref().and_then(|sticky| sticky.identity.rsplit('/').next());
     let interface = Some(holder.ifname.clone()).filter(|name| !name.is_empty());
     Use::Pod(Owner {
         interface: interface.or_else(|| identity.map(str::to_owned)).unwrap_or_default(),
-        controller: ("StatefulSet".to_owned(), set),
+        controller,
         stays: true,
         namespace: holder.namespace,
-        pod: holder.pod,
+        pod: name,
         uid,
         node,
     })

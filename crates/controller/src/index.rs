@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     Pod(String, String),
+    Machine(String, String),
     Node(String),
     Claim(String, String),
 }
@@ -37,10 +38,10 @@ impl Index {
         }
     }
 
-    /// The pods that a block speaks of: namespace and name.
+    /// The pods, and the virtual machines that they run, that a block speaks of: namespace and name.
     pub(crate) fn pods_in(&self, key: &BlockKey) -> impl Iterator<Item = (&str, &str)> {
         self.tags.get(key).into_iter().flatten().filter_map(|tag| match tag {
-            Tag::Pod(namespace, name) => Some((namespace.as_str(), name.as_str())),
+            Tag::Pod(namespace, name) | Tag::Machine(namespace, name) => Some((namespace.as_str(), name.as_str())),
             _ => None,
         })
     }
@@ -52,6 +53,17 @@ impl Index {
     /// The blocks that speak of a pod.
     pub(crate) fn of_pod(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
         self.of(&Tag::Pod(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The blocks that speak of a virtual machine.
+    pub(crate) fn of_machine(&self, namespace: &str, name: &str) -> impl Iterator<Item = &BlockKey> {
+        self.of(&Tag::Machine(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Whether any block speaks of a virtual machine.
+    pub(crate) fn has_machines(&self) -> bool {
+        let first = Tag::Machine(String::new(), String::new());
+        self.blocks.range(first..).next().is_some_and(|(tag, _)| matches!(tag, Tag::Machine(..)))
     }
 
     /// The blocks that speak of a node.
@@ -88,7 +100,10 @@ impl Index {
 fn tags_of(block: &Block) -> BTreeSet<Tag> {
     let taken = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
     let mut tags = BTreeSet::new();
-    for holder in taken.filter_map(|(_, view)| view.holder()) {
+    for holder in taken.flat_map(|(_, view)| view.holders()) {
+        if let Some(machine) = holder.machine() {
+            tags.insert(Tag::Machine(holder.namespace.clone(), machine.to_owned()));
+        }
         if !holder.pod.is_empty() {
             tags.insert(Tag::Pod(holder.namespace, holder.pod));
         }
@@ -132,6 +147,31 @@ mod tests {
         assert_eq!(index.of_node("n2").collect::<Vec<_>>(), [&key(2), &key(3)]);
         assert_eq!(index.of_claim("a", "vip").collect::<Vec<_>>(), [&key(2)]);
         assert_eq!(index.of_stateful("a", "db").collect::<Vec<_>>(), [&key(1), &key(2)]);
+    }
+
+    #[test]
+    fn a_machine_is_found_by_its_own_name_and_both_ends_of_its_move_by_theirs() {
+        let of = |pod: &str, node: &str| Holder {
+            namespace: "a".into(),
+            pod: pod.into(),
+            node: node.into(),
+            sticky: Some(Sticky { identity: Sticky::of_machine("a", "vm", "eth0"), keep: None }),
+            ..Holder::default()
+        };
+        let mut index = Index::default();
+        index.put(&key(1), Some(&block("vm", "n1", None)));
+        assert!(!index.has_machines() && index.of_machine("a", "vm").count() == 0);
+        let slot = Slot { source: Some(Box::new(of("p1", "n1"))), ..Slot::active(of("p2", "n2"), Time(1)) };
+        let mut moving = Block::default();
+        moving.set(1, Some(&slot));
+        index.put(&key(2), Some(&moving));
+        assert!(index.has_machines());
+        assert_eq!(index.of_machine("a", "vm").collect::<Vec<_>>(), [&key(2)]);
+        for pod in ["p1", "p2"] {
+            assert_eq!(index.of_pod("a", pod).collect::<Vec<_>>(), [&key(2)], "{pod}");
+        }
+        assert_eq!(index.of_node("n1").collect::<Vec<_>>(), [&key(1), &key(2)]);
+        assert!(index.pods_in(&key(2)).any(|pod| pod == ("a", "vm")));
     }
 
     #[test]

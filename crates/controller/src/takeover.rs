@@ -71,22 +71,22 @@ pub(crate) fn list(cluster: &Cluster, kind: &str) -> anyhow::Result<Vec<(String,
     Ok(all.items.into_iter().map(row).collect())
 }
 
-/// UID and node of every pod, by namespace and name.
-fn pods(cluster: &Cluster) -> anyhow::Result<HashMap<(String, String), (String, String)>> {
+/// Namespace, name and node of every pod, by UID.
+fn pods(cluster: &Cluster) -> anyhow::Result<HashMap<String, (String, String, String)>> {
     let api: Api<api::Pod> = Api::all(cluster.client().clone());
     let all = cluster.wait(api.list(&ListParams::default())).context("list pods")?;
     let row = |pod: api::Pod| {
         let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
         let meta = pod.metadata;
-        let name = (meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
-        (name, (meta.uid.unwrap_or_default(), node))
+        (meta.uid.unwrap_or_default(), (meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default(), node))
     };
     Ok(all.items.into_iter().map(row).collect())
 }
 
-fn plan(one: &Taken, pods: &HashMap<(String, String), (String, String)>) -> Plan {
+fn plan(one: &Taken, pods: &HashMap<String, (String, String, String)>) -> Plan {
     let interface = one.interface.clone().unwrap_or_else(|| FIRST_INTERFACE.to_owned());
-    let identity = format!("pod/{}/{}/{interface}", one.namespace, one.pod);
+    let identity_of = if one.of_machine { Sticky::of_machine } else { Sticky::of_pod };
+    let identity = identity_of(&one.namespace, &one.pod, &interface);
     let sticky = one.kept.then_some(Sticky { identity, keep: None });
     let holder = Holder {
         // Nobody tells which sandbox it is. The record ends with the pod, or when the pod gets another sandbox.
@@ -98,11 +98,15 @@ fn plan(one: &Taken, pods: &HashMap<(String, String), (String, String)>) -> Plan
         sticky,
         ..Holder::default()
     };
-    match pods.get(&(one.namespace.clone(), one.pod.clone())) {
-        Some((uid, node)) if *uid == one.uid && !node.is_empty() => Plan::Use(Holder { node: node.clone(), ..holder }),
-        Some((uid, _)) if *uid == one.uid => Plan::Leave("its pod is on no node yet, and will ask"),
-        _ if one.kept => Plan::Keep(Holder { uid: String::new(), id: String::new(), ..holder }),
-        Some(_) => Plan::Leave("another pod has this name now"),
+    let is_own = |namespace: &str, name: &str| namespace == one.namespace && (one.of_machine || name == one.pod);
+    match pods.get(&one.uid).filter(|(namespace, name, _)| is_own(namespace, name)) {
+        Some((_, _, node)) if node.is_empty() => Plan::Leave("its pod is on no node yet, and will ask"),
+        // The pod of a machine has a name of its own.
+        Some((_, name, node)) => Plan::Use(Holder { pod: name.clone(), node: node.clone(), ..holder }),
+        None if one.kept => Plan::Keep(Holder { uid: String::new(), id: String::new(), ..holder }),
+        None if pods.values().any(|(namespace, name, _)| is_own(namespace, name)) => {
+            Plan::Leave("another pod has this name now")
+        }
         None => Plan::Leave("its pod is gone"),
     }
 }

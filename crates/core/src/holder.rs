@@ -31,10 +31,24 @@ impl Kind {
 /// The identity of a holder that keeps its address while it is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sticky {
-    /// What comes back: `pod/NAMESPACE/NAME/IFNAME`, `claim/NAMESPACE/NAME`.
+    /// What comes back: `pod/NAMESPACE/NAME/IFNAME`, `machine/NAMESPACE/NAME/IFNAME`, `claim/NAMESPACE/NAME`.
     pub identity: String,
     /// How long the address is kept after a release; `None` is for ever.
     pub keep: Option<Duration>,
+}
+
+impl Sticky {
+    /// The identity of an interface of a pod, which comes back under its own name.
+    #[must_use]
+    pub fn of_pod(namespace: &str, pod: &str, ifname: &str) -> String {
+        format!("pod/{namespace}/{pod}/{ifname}")
+    }
+
+    /// The identity of an interface of a virtual machine, which comes back in a pod of whatever name.
+    #[must_use]
+    pub fn of_machine(namespace: &str, machine: &str, ifname: &str) -> String {
+        format!("machine/{namespace}/{machine}/{ifname}")
+    }
 }
 
 /// Who has a slot.
@@ -98,6 +112,20 @@ impl Holder {
     #[must_use]
     pub fn is_promise(&self) -> bool {
         self.awaited && !self.uid.is_empty() && self.id.strip_prefix("pod-") == Some(&*self.uid)
+    }
+
+    /// The virtual machine that the address is kept for, if it is for one.
+    #[must_use]
+    pub fn machine(&self) -> Option<&str> {
+        let (_, rest) = self.sticky.as_ref()?.identity.strip_prefix("machine/")?.split_once('/')?;
+        rest.split('/').next()
+    }
+
+    /// The name that stays while pods come and go, under which there is a record of it: the virtual machine's, else the
+    /// pod's.
+    #[must_use]
+    pub fn lasting_name(&self) -> &str {
+        self.machine().unwrap_or(&self.pod)
     }
 
     /// What makes an ADD the same ADD: network, container and interface.

@@ -111,16 +111,36 @@ impl Quota {
 pub struct StickyPolicy {
     /// For how long after it is gone; `None` is for ever.
     pub keep: Option<Duration>,
-    /// Only for pods of StatefulSets, not for every pod whose name comes back.
-    pub sets_only: bool,
+    /// For whom of those that come back.
+    pub whom: Whom,
 }
 
 impl StickyPolicy {
-    /// Whether it is for a pod: one that comes back (not `fleeting`), of a StatefulSet or not.
+    /// Whether it is for a pod: one that comes back (not `fleeting`), of a StatefulSet, of a virtual machine, or neither.
     #[must_use]
-    pub const fn is_for(self, fleeting: bool, of_set: bool) -> bool {
-        !fleeting && (of_set || !self.sets_only)
+    pub const fn is_for(self, fleeting: bool, of_set: bool, of_machine: bool) -> bool {
+        !fleeting
+            && match self.whom {
+                Whom::Everyone => true,
+                Whom::SetsAndMachines => of_set || of_machine,
+                Whom::Sets => of_set,
+                Whom::Machines => of_machine,
+            }
     }
+}
+
+/// Whom a pool keeps addresses for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whom {
+    /// Every pod that comes back.
+    #[default]
+    Everyone,
+    /// Pods of StatefulSets and of virtual machines.
+    SetsAndMachines,
+    /// Pods of StatefulSets.
+    Sets,
+    /// Pods of virtual machines.
+    Machines,
 }
 
 /// The object that a pool is made from unless a dialect says otherwise.
@@ -432,6 +452,17 @@ pub struct Subject {
     pub fleeting: bool,
     /// Whether the holder is a pod of a StatefulSet.
     pub of_set: bool,
+    /// The virtual machine that the holder runs, if it runs one. What comes back is the machine, in a pod of whatever name.
+    pub machine: Option<Machine>,
     /// The controllers that the pod is of; a pool of an application is for the pods of that one.
     pub controllers: Vec<Controller>,
+}
+
+/// A virtual machine that a pod runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// UID of the pod that it is moving from: what that one has of the machine's is this one's too, until either goes.
+    pub moves_from: Option<String>,
 }

@@ -5,7 +5,7 @@ mod common;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Sticky};
 use berth_core::ipam::{Config, Entropy, Group, Ipam, Request};
-use berth_core::model::{Gateway, Pool, StickyPolicy, Subnet, Uplink};
+use berth_core::model::{Gateway, Pool, StickyPolicy, Subnet, Uplink, Whom};
 use common::*;
 
 fn near(name: &str, ranges: &[&str]) -> Pool {
@@ -98,7 +98,7 @@ fn the_subnet_that_counts_is_the_pools_own() {
 
 #[test]
 fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
-    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool };
+    let sticky = |pool: Pool| Pool { sticky: Some(StickyPolicy::default()), ..pool };
     let mut ipam = ipam([sticky(near("rack1", &["172.20.1.0/24"])), sticky(near("rack2", &["172.20.2.0/24"]))]);
     let mut run = |id: &str, node: &str| {
         let got = ipam.allocate(&on_node(pod(id, "ns", "db-0", id), Group::default(), &[node]), NOW, &mut Entropy(7));
@@ -114,7 +114,7 @@ fn a_sticky_pod_that_moves_gets_an_address_that_works_there() {
 
 #[test]
 fn a_name_that_never_comes_back_keeps_nothing() {
-    let fixed = Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool("p", &["10.0.0.0/29"]) };
+    let fixed = Pool { sticky: Some(StickyPolicy::default()), ..pool("p", &["10.0.0.0/29"]) };
     let mut ipam = ipam([fixed]);
     let fleeting = |holder: Holder| {
         let mut wanted = request(holder, vec![Group::default()]);
@@ -163,7 +163,7 @@ fn all_interfaces_or_none() {
 
 #[test]
 fn a_pool_for_sets_keeps_nothing_for_others_nor_for_a_set_that_went_elsewhere() {
-    let sticky = Some(StickyPolicy { keep: None, sets_only: true });
+    let sticky = Some(StickyPolicy { keep: None, whom: Whom::SetsAndMachines });
     let named = |name: &str, range: &str| Pool { sticky, ..pool(name, &[range]) };
     let mut ipam = ipam([named("a", "10.0.0.8/29"), named("b", "10.0.1.8/29")]);
     let mut run = |id: &str, name: &str, pool: &str, of_set: bool| {

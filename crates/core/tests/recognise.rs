@@ -90,7 +90,7 @@ fn nothing_new_is_given_out_from_a_lease_that_is_barred() {
 #[test]
 fn b36_kubernetes_125761_a_clock_that_jumps() {
     let mut keeping = pool("p", &["10.0.0.0/27"]);
-    keeping.sticky = Some(StickyPolicy { keep: Some(std::time::Duration::from_secs(600)), sets_only: false });
+    keeping.sticky = Some(StickyPolicy { keep: Some(std::time::Duration::from_secs(600)), ..StickyPolicy::default() });
     let mut ipam = ipam([keeping]);
     let mut live: BTreeMap<String, String> = BTreeMap::new();
     let hours = [0i64, 1, -1, 5, -3, 2, -4, 0];

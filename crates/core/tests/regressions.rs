@@ -138,7 +138,7 @@ fn no_address_is_missing_within_one_batch() {
 /// A kept address in a block that two pools share went to whoever asked the other pool, past its selectors.
 #[test]
 fn a_kept_address_stays_in_its_own_pool() {
-    let sticky = Some(berth_core::model::StickyPolicy { keep: None, sets_only: false });
+    let sticky = Some(berth_core::model::StickyPolicy::default());
     let mut ipam = ipam([Pool { sticky, ..pool("kept", &["10.0.0.1"]) }, pool("plain", &["10.0.0.2"])]);
     add(&mut ipam, pod("c1", "ns", "web-0", "u1"), from(&["kept"])).unwrap();
     del(&mut ipam, "c1");
@@ -237,7 +237,7 @@ fn a_claim_has_one_user_at_a_time() {
 #[test]
 fn keeping_follows_the_pool() {
     let mut sticky = pool("p", &["10.0.0.0/24"]);
-    sticky.sticky = Some(berth_core::model::StickyPolicy { keep: Some(Duration::from_secs(60)), sets_only: false });
+    sticky.sticky = Some(berth_core::model::StickyPolicy { keep: Some(Duration::from_secs(60)), ..Default::default() });
     let mut ipam = ipam([sticky]);
     add(&mut ipam, pod("c1", "ns", "web-0", "u1"), Group::default()).unwrap();
     del(&mut ipam, "c1");

@@ -184,8 +184,8 @@ fn who_may_use_a_pool_binds_whatever_is_named() {
 fn sticky_holders_come_back_to_their_address() {
     let keep = Some(Duration::from_secs(60));
     let mut ipam = ipam([
-        Pool { sticky: Some(StickyPolicy { keep, sets_only: false }), ..pool("four", &["10.0.0.0/24"]) },
-        Pool { sticky: Some(StickyPolicy { keep, sets_only: false }), ..pool("six", &["fd00::/64"]) },
+        Pool { sticky: Some(StickyPolicy { keep, ..StickyPolicy::default() }), ..pool("four", &["10.0.0.0/24"]) },
+        Pool { sticky: Some(StickyPolicy { keep, ..StickyPolicy::default() }), ..pool("six", &["fd00::/64"]) },
     ]);
     let first = add(&mut ipam, pod("c1", "ns", "db-0", "u1"), Group::default()).unwrap();
     add(&mut ipam, pod("x1", "ns", "db-1", "x"), Group::default()).unwrap();
@@ -272,8 +272,7 @@ fn cool_down_in_every_order() {
 
 #[test]
 fn a_quota_counts_what_a_namespace_uses_and_keeps() {
-    let mut limited =
-        Pool { sticky: Some(StickyPolicy { keep: None, sets_only: false }), ..pool("p", &["10.0.0.0/24"]) };
+    let mut limited = Pool { sticky: Some(StickyPolicy::default()), ..pool("p", &["10.0.0.0/24"]) };
     limited.quota.per_namespace = Some(2);
     limited.quota.namespaces.insert("big".into(), 3);
     let mut ipam = ipam([limited]);

@@ -14,6 +14,7 @@
 //! | [`case`] | one case on it: its own namespace, nodes, pools and addresses |
 //! | [`third_party`] | kinds of workloads that are not Kubernetes' own |
 //! | [`resolver`] | a name server that answers nobody |
+//! | [`machines`] | virtual machines as KubeVirt has them |
 //! | [`random`] | chance that can be repeated |
 //! | [`workloads`], [`sanity`] | what runs in a case, and whether all of it makes sense together |
 //!
@@ -25,6 +26,7 @@ pub mod case;
 pub mod controller;
 pub mod corner;
 pub mod kubelets;
+pub mod machines;
 pub mod proxy;
 pub mod random;
 pub mod resolver;

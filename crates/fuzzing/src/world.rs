@@ -32,7 +32,7 @@ pub fn pools(bytes: &mut Bytes<'_>) -> Vec<Pool> {
         Pool::new("b", vec![range("10.0.1.60-10.0.1.70")]),
         // This one shares a block with the one before.
         Pool {
-            sticky: Some(StickyPolicy { keep: Some(KEEP), sets_only: false }),
+            sticky: Some(StickyPolicy { keep: Some(KEEP), ..StickyPolicy::default() }),
             ..Pool::new("s", vec![range("10.0.1.72/29")])
         },
         // A /25 for each holder.

@@ -189,7 +189,7 @@ pub(crate) fn is_wanted(object: &BlockObject) -> bool {
 /// The nodes with holders in a block.
 pub(crate) fn nodes(block: &Block) -> BTreeSet<String> {
     let users = block.slots().filter(|(_, view)| matches!(view.state, State::Active | State::Held));
-    users.filter_map(|(_, view)| view.holder()).map(|holder| holder.node).filter(|node| !node.is_empty()).collect()
+    users.flat_map(|(_, view)| view.holders()).map(|holder| holder.node).filter(|node| !node.is_empty()).collect()
 }
 
 /// The name part of a label's key has at most 63 characters; node names may have more.

@@ -54,8 +54,8 @@ pub struct Running {
     pub name: String,
     /// Whether it is being deleted.
     pub is_leaving: bool,
-    /// Whether another pod of its name is to be expected.
-    pub has_stable_name: bool,
+    /// The pod by its metadata.
+    pub pod: Pod,
     /// Its UID, and for a static pod the one that the runtime knows.
     pub uids: Vec<String>,
     /// The addresses it says it has.
@@ -82,7 +82,7 @@ fn running(pod: &ApiPod) -> Running {
     Running {
         name: format!("{}/{name}", pod.metadata.namespace.as_deref().unwrap_or_default()),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),
-        has_stable_name: of_metadata(&pod.metadata).has_stable_name(),
+        pod: of_metadata(&pod.metadata),
         uids: uids(&pod.metadata).collect(),
         addresses: ips.filter_map(|ip| ip.ip.parse().ok()).collect(),
         runs: !has_ended(pod),

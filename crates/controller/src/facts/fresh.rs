@@ -1,6 +1,7 @@
 //! The same, asked of the API server now: a read without a version comes from the quorum, never from a cache.
 
 use super::Look;
+use super::machines::Served;
 use super::mirrors::Mirrors;
 use super::owners::{self, Owners};
 use super::read::{self, Ordinals, PodFacts};
@@ -10,7 +11,7 @@ use berth_kube::connect::CallError;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, DynamicObject, ListParams};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 /// With more than this many pods to ask about, all are listed at once.
@@ -24,6 +25,8 @@ pub(crate) struct Fresh<'a> {
     listed: Option<HashMap<(String, String), PodFacts>>,
     nodes: RefCell<HashMap<String, Node>>,
     owners: Owners<'a>,
+    /// Where KubeVirt's kinds are, once that was asked.
+    machines: OnceCell<Option<Served>>,
 }
 
 impl Fresh<'_> {
@@ -44,7 +47,8 @@ impl<'a> Fresh<'a> {
     /// If they are so many that they are listed, and cannot be.
     pub(crate) fn new(cluster: &'a Cluster, mirrors: &'a Mirrors, pods: usize) -> Result<Self, CallError> {
         let listed = if pods > MANY { Some(list(cluster)?) } else { None };
-        Ok(Self { cluster, mirrors, listed, nodes: RefCell::default(), owners: Owners::new(cluster) })
+        let (owners, machines) = (Owners::new(cluster), OnceCell::new());
+        Ok(Self { cluster, mirrors, listed, nodes: RefCell::default(), owners, machines })
     }
 }
 
@@ -107,6 +111,15 @@ impl Look for Fresh<'_> {
             Ok(Some(set)) => Ordinals::read(&set).want(&owner.name, pod),
             Ok(None) => Keeper::NotWanted,
             Err(_) => Keeper::Unknown,
+        }
+    }
+
+    fn machine(&self, namespace: &str, name: &str) -> Keeper {
+        // A kind that is not there tells nothing of its objects: it may be about to come back.
+        let served = self.machines.get_or_init(|| Served::find(self.cluster).unwrap_or_default());
+        match served.as_ref().map(|served| served.ask(self.cluster, namespace, name)) {
+            Some(known) if known != Keeper::Unknown => known,
+            _ => self.without_owner(namespace),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Copies of what the API server has, kept by watches.
 
 use super::Look;
+use super::machines::{Machines, Served};
 use super::owners;
 use super::read::{self, EndpointRecord, Ordinals, PodFacts, Record};
 use berth_core::reclaim::{Keeper, Node, Pod};
@@ -15,6 +16,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::watcher::Config;
+use std::sync::OnceLock;
 
 /// The copies.
 pub(crate) struct Mirrors {
@@ -29,6 +31,7 @@ pub(crate) struct Mirrors {
     pub(crate) subnets: Mirror<Record>,
     pub(crate) reservations: Mirror<Record>,
     pub(crate) claims: Mirror<Record>,
+    machines: OnceLock<Machines>,
 }
 
 /// Copies of what there is of Spiderpool's kinds, where they are installed.
@@ -85,6 +88,7 @@ impl Mirrors {
             subnets: records("IPSubnet"),
             reservations: records("IPReservation"),
             claims: records("IPClaim"),
+            machines: OnceLock::new(),
         }
     }
 
@@ -99,6 +103,18 @@ impl Mirrors {
         self.subnets.wait_for_sync()?;
         self.reservations.wait_for_sync()?;
         self.claims.wait_for_sync()
+    }
+
+    /// KubeVirt's virtual machines, if they are followed.
+    pub(crate) fn machines(&self) -> Option<&Machines> {
+        self.machines.get()
+    }
+
+    /// Begins to follow KubeVirt's virtual machines, if there are such things.
+    pub(crate) fn find_machines(&self, cluster: &Cluster, bell: &Bell) {
+        if let Ok(Some(served)) = Served::find(cluster) {
+            self.machines.get_or_init(|| Machines::new(cluster, &served, bell));
+        }
     }
 
     /// Who made the pod that an address is kept for.
@@ -136,6 +152,13 @@ impl Look for Mirrors {
             return Keeper::Unknown;
         }
         self.sets.get(namespace, &owner.name).map_or(Keeper::NotWanted, |set| set.want(&owner.name, pod))
+    }
+
+    fn machine(&self, namespace: &str, name: &str) -> Keeper {
+        if self.namespaces.is_synced() && self.namespaces.get("", namespace).is_none() {
+            return Keeper::NotWanted;
+        }
+        self.machines().map_or(Keeper::Unknown, |machines| machines.will_return(namespace, name))
     }
 
     fn claim(&self, namespace: &str, name: &str) -> Keeper {

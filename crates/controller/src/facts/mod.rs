@@ -4,6 +4,7 @@
 //! before an address comes back, of the API server itself ([`Fresh`]).
 
 mod fresh;
+mod machines;
 mod mirrors;
 mod owners;
 mod read;
@@ -23,6 +24,8 @@ pub(crate) trait Look {
     fn node(&self, name: &str) -> Node;
     /// Whether the pod of a name, which is away, comes back.
     fn will_return(&self, namespace: &str, pod: &str) -> Keeper;
+    /// Whether a virtual machine, which is away, comes back.
+    fn machine(&self, namespace: &str, name: &str) -> Keeper;
     /// Whether there is a claim.
     fn claim(&self, namespace: &str, name: &str) -> Keeper;
 }
@@ -39,6 +42,9 @@ pub(crate) fn about(look: &impl Look, slot: &Slot, lessee: Option<&str>) -> Fact
     let identity = holder.sticky.as_ref().map_or("", |sticky| sticky.identity.as_str());
     let keeper = match identity.split_once('/') {
         Some(("claim", claim)) => claim.split_once('/').map(|(namespace, name)| look.claim(namespace, name)),
+        Some(("machine", _)) if slot.state == State::Held => {
+            holder.machine().map(|machine| look.machine(&holder.namespace, machine))
+        }
         Some(("pod", _)) if slot.state == State::Held => Some(look.will_return(&holder.namespace, &holder.pod)),
         _ => None,
     };

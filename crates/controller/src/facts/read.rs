@@ -31,6 +31,8 @@ pub(crate) struct PodFacts {
     pub(crate) controller: Option<(String, String)>,
     /// Whether a StatefulSet made it.
     pub(crate) of_set: bool,
+    /// The virtual machine that it runs.
+    pub(crate) machine: Option<String>,
     /// What it says about routes, if anything.
     routing: Option<Box<pod::Pod>>,
 }
@@ -55,6 +57,7 @@ impl PodFacts {
             on_host: object.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default(),
             controller: own.top_controller().map(|top| (top.kind, top.name)),
             of_set: own.is_of_set(),
+            machine: own.machine().map(str::to_owned),
             routing: routing(own),
             life: Life { ended: matches!(phase, Some("Succeeded" | "Failed")), deadline: deleted_at(meta), runs },
         }

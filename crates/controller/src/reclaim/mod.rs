@@ -29,6 +29,8 @@ use tracing::{debug, info, warn};
 
 /// How many blocks are written at once.
 const BLOCKS_AT_ONCE: usize = 16;
+/// How often it is looked whether KubeVirt has been installed.
+const SEEK: Duration = Duration::from_secs(20);
 /// How long apart two looks are when it is done by hand.
 const TWO_LOOKS: Duration = Duration::from_secs(5);
 
@@ -48,6 +50,8 @@ pub(crate) struct Reclaim {
     /// Whether that may have changed: a node came or went, a lease was given or returned.
     leases_changed: bool,
     audited: Option<Instant>,
+    /// When it was last looked whether virtual machines can be followed.
+    machines_sought: Option<Instant>,
     blocks: Touched,
     pods: Changes,
     nodes: Changes,
@@ -76,6 +80,7 @@ impl Reclaim {
             leases: HashMap::new(),
             leases_changed: true,
             audited: None,
+            machines_sought: None,
             world,
             events,
             metrics,
@@ -87,6 +92,7 @@ impl Reclaim {
     /// One round; how long the next may wait if nothing happens.
     pub(crate) fn round(&mut self, seat: &Seat) -> Duration {
         let now = Instant::now();
+        self.seek_machines(now);
         let touched = self.touched(now);
         self.look(&touched, now);
         self.metrics.suspected(&self.suspects.count());
@@ -100,6 +106,16 @@ impl Reclaim {
         let alarm = self.alarms.values().min().map_or(next_audit, |at| at.since(berth_server::now()));
         // What is due but could not be freed is tried again, though not at once.
         due.min(next_audit).min(alarm).max(Duration::from_millis(500))
+    }
+
+    /// Follows virtual machines from when one has an address; whoever has none need not know that there are such things.
+    fn seek_machines(&mut self, now: Instant) {
+        let mirrors = &self.world.mirrors;
+        let lately = self.machines_sought.is_some_and(|at| now.duration_since(at) < SEEK);
+        if mirrors.machines().is_none() && !lately && self.index.has_machines() {
+            self.machines_sought = Some(now);
+            mirrors.find_machines(&self.world.cluster, &self.world.bell);
+        }
     }
 
     /// The blocks that something has happened to, or to whoever has addresses in them.
@@ -132,6 +148,11 @@ impl Reclaim {
         }
         for key in self.claims.take() {
             keys.extend(index.of_claim(&key.namespace, &key.name).cloned());
+        }
+        if let Some(machines) = self.world.mirrors.machines() {
+            for key in machines.changed() {
+                keys.extend(index.of_machine(&key.namespace, &key.name).cloned());
+            }
         }
         for key in self.sets.take() {
             keys.extend(index.of_stateful(&key.namespace, &key.name).cloned());
@@ -225,13 +246,14 @@ impl Reclaim {
     fn forget_endpoint(&self, judged: &Slot) {
         let Some(holder) = judged.holder.as_ref().filter(|holder| !holder.pod.is_empty()) else { return };
         let kept = holder.sticky.is_some() && judged.state == State::Active;
-        let known = self.world.mirrors.endpoints.get(&holder.namespace, &holder.pod);
+        let name = holder.lasting_name();
+        let known = self.world.mirrors.endpoints.get(&holder.namespace, name);
         let Some(known) = known.filter(|known| holder.uid.is_empty() || known.uid == holder.uid) else { return };
         if kept {
             return;
         }
-        if let Err(error) = self.world.endpoints.remove(&holder.namespace, &holder.pod, &known.uid) {
-            debug!(%error, pod = holder.pod, "cannot remove the endpoint of a pod that is gone");
+        if let Err(error) = self.world.endpoints.remove(&holder.namespace, name, &known.uid) {
+            debug!(%error, pod = name, "cannot remove the endpoint of a pod that is gone");
         }
     }
 
@@ -350,6 +372,16 @@ fn judge_block(look: &impl Look, ipam: &Ipam, key: &BlockKey, now: Time) -> Judg
 /// If the server cannot be asked.
 pub(crate) fn now(world: &World, dry_run: bool) -> anyhow::Result<serde_json::Value> {
     let keys = world.blocks();
+    let mut index = Index::default();
+    world.engine.read(|ipam| keys.iter().for_each(|key| index.put(key, ipam.block(key))));
+    if index.has_machines() {
+        world.mirrors.find_machines(&world.cluster, &world.bell);
+        if let Some(machines) = world.mirrors.machines()
+            && let Err(error) = machines.wait_for_sync()
+        {
+            debug!(%error, "cannot tell which virtual machines there are; what is kept for them stays");
+        }
+    }
     let look = || -> Vec<Suspect> {
         world.refresh();
         world.engine.read(|ipam| {

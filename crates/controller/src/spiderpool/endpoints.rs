@@ -1,4 +1,5 @@
-//! A SpiderEndpoint for each pod that has an address of a SpiderIPPool. It is made out of blocks when the pod has been
+//! A SpiderEndpoint for each pod that has an address of a SpiderIPPool, under the name of the pod, or of the virtual machine
+//! that keeps its address from pod to pod. It is made out of blocks when the pod has been
 //! answered already, and follows them; a pod that was not told apart from another of its name gets none.
 
 use crate::facts::{PodFacts, SpiderMirrors};
@@ -16,6 +17,7 @@ use berth_kube::watch::Key;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tracing::debug;
 
 /// How many are written in one round: statuses are not to wait for all pods of a cluster that starts.
@@ -34,10 +36,14 @@ pub(super) struct Endpoints {
 struct Held {
     uid: String,
     node: String,
+    /// The pod; `None` if it is not there.
+    facts: Option<Arc<PodFacts>>,
     /// In use: where, by interface.
     interfaces: BTreeMap<String, Vec<(Plane, u128)>>,
     /// Whether something is kept for it while it is away.
     kept: bool,
+    /// Whether something will be kept for it.
+    stays: bool,
 }
 
 impl Endpoints {
@@ -72,16 +78,16 @@ impl Endpoints {
                 continue;
             }
             let known = mirrors.endpoints.get(&pod.namespace, &pod.name);
-            let facts = world.mirrors.pods.get(&pod.namespace, &pod.name);
             let (wanted, kept) = world.engine.read(|ipam| {
-                let held = self.held(ipam, &pod, facts.as_deref());
-                (facts.as_ref().and_then(|facts| status(ipam, &pod, facts, &held)), held.kept)
+                let held = self.held(ipam, &pod, world);
+                (status(ipam, &pod, &held), held.kept)
             });
             let outcome = match (wanted, known) {
                 (Some((status, _)), Some(known)) if known.status == status => continue,
                 (Some((status, stays)), known) => write(world, &pod, &status, stays, known.is_some()),
                 (None, Some(known)) => {
                     let uid = &known.status.current.uid;
+                    let facts = world.mirrors.pods.get(&pod.namespace, &pod.name);
                     let lives = facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
                     if !known.own || lives || kept {
                         continue;
@@ -103,15 +109,17 @@ impl Endpoints {
     }
 
     /// What the pod has that is there now; an earlier one of its name may not have given back everything yet.
-    fn held(&self, ipam: &Ipam, pod: &Key, facts: Option<&PodFacts>) -> Held {
-        let is_there = |uid: &str| facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
+    fn held(&self, ipam: &Ipam, pod: &Key, world: &World) -> Held {
         let mut out = Held::default();
-        for key in self.index.of_pod(&pod.namespace, &pod.name) {
+        let Key { namespace, name } = pod;
+        let blocks: BTreeSet<&BlockKey> =
+            self.index.of_pod(namespace, name).chain(self.index.of_machine(namespace, name)).collect();
+        for key in blocks {
             let slots = ipam.block(key).into_iter().flat_map(Block::slots);
             for (slot, view) in slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held)) {
                 let Some(holder) = view.holder() else { continue };
                 let mut pools = ipam.pools_of(key, slot).into_iter().filter_map(|name| ipam.pool(&name));
-                let is_own = holder.namespace == pod.namespace && holder.pod == pod.name;
+                let is_own = holder.namespace == *namespace && holder.lasting_name() == name;
                 if !is_own || !pools.any(|pool| pool.object == POOL) {
                     continue;
                 }
@@ -119,10 +127,14 @@ impl Endpoints {
                     out.kept = true;
                     continue;
                 }
-                if !is_there(&holder.uid) {
+                // The pod may be known a moment later than what it has; the machine's endpoint is not to go meanwhile.
+                out.kept |= holder.machine().is_some();
+                let facts = world.mirrors.pods.get(namespace, &holder.pod);
+                let Some(facts) = facts.filter(|facts| matches!(facts.seen_by(&holder.uid), Pod::There(_))) else {
                     continue;
-                }
-                (out.uid, out.node) = (holder.uid, holder.node);
+                };
+                out.stays |= facts.of_set || holder.machine().is_some();
+                (out.uid, out.node, out.facts) = (holder.uid, holder.node, Some(facts));
                 out.interfaces.entry(holder.ifname).or_default().push((key.plane.clone(), key.unit(slot)));
             }
         }
@@ -166,10 +178,8 @@ fn write(world: &World, pod: &Key, status: &EndpointStatus, stays: bool, there: 
 }
 
 /// What the endpoint of a pod is to say, and whether it outlives the pod; `None` if the pod has nothing.
-fn status(ipam: &Ipam, name: &Key, pod: &PodFacts, held: &Held) -> Option<(EndpointStatus, bool)> {
-    if held.interfaces.is_empty() {
-        return None;
-    }
+fn status(ipam: &Ipam, name: &Key, held: &Held) -> Option<(EndpointStatus, bool)> {
+    let pod = held.facts.as_ref()?;
     let (kind, owner) = pod.controller.clone().unwrap_or_else(|| ("Pod".to_owned(), name.name.clone()));
     let told: BTreeMap<&str, Outcome> =
         held.interfaces.iter().map(|(ifname, own)| (ifname.as_str(), ipam.tell(own))).collect();
@@ -181,5 +191,5 @@ fn status(ipam: &Ipam, name: &Key, pod: &PodFacts, held: &Held) -> Option<(Endpo
     };
     let ips = told.iter().map(interface).collect();
     let current = Current { uid: held.uid.clone(), node: held.node.clone(), ips };
-    Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, pod.of_set))
+    Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, held.stays))
 }

@@ -143,7 +143,11 @@ impl Spider {
         statuses.dirty.pools.extend(names(&followed.pools));
         statuses.dirty.subnets.extend(names(&followed.subnets));
         endpoints.look_at(followed.endpoints.take());
-        endpoints.look_at(followed.pods.take());
+        for pod in followed.pods.take() {
+            let machine = world.mirrors.pods.get(&pod.namespace, &pod.name).and_then(|facts| facts.machine.clone());
+            endpoints.look_at(machine.map(|machine| Key::new(&pod.namespace, &machine)));
+            endpoints.look_at([pod]);
+        }
         world.engine.read(|ipam| {
             let pools = touched.iter().flat_map(|key| ipam.pools_at(key)).filter(|pool| pool.object == POOL);
             statuses.dirty.pools.extend(pools.map(|pool| pool.name.clone()));
@@ -166,5 +170,6 @@ impl Spider {
 /// The pods that have something of a pool.
 fn pods_of(ipam: &Ipam, pool: &str) -> BTreeSet<Key> {
     let holders = ipam.holdings(pool).into_iter().filter_map(|(_, slot)| slot.holder());
-    holders.filter(|holder| !holder.pod.is_empty()).map(|holder| Key::new(&holder.namespace, &holder.pod)).collect()
+    let named = holders.filter(|holder| !holder.pod.is_empty());
+    named.map(|holder| Key::new(&holder.namespace, holder.lasting_name())).collect()
 }

@@ -151,9 +151,9 @@ fn allocation((given, slot): &(Given, SlotRef<'_>), mirrors: &SpiderMirrors) -> 
     let mut holder = slot.holder().unwrap_or_default();
     if holder.uid.is_empty() {
         // Of a pod that is away, its endpoint knows the last one.
-        let last = mirrors.endpoints.get(&holder.namespace, &holder.pod);
+        let last = mirrors.endpoints.get(&holder.namespace, holder.lasting_name());
         holder.uid = last.map(|last| last.status.current.uid.clone()).unwrap_or_default();
     }
-    let pod = if holder.pod.is_empty() { holder.id } else { format!("{}/{}", holder.namespace, holder.pod) };
+    let pod = if holder.pod.is_empty() { holder.id } else { format!("{}/{}", holder.namespace, holder.lasting_name()) };
     Allocation { address: given.address(), pod, uid: holder.uid }
 }

@@ -43,31 +43,34 @@ pub struct Slot {
     pub until: Option<Time>,
     /// Who has it; in a released or quarantined slot, nobody.
     pub holder: Option<Holder>,
+    /// Where its holder is moving from: the other sandbox of a virtual machine that is on its way to another node. Both are
+    /// one holder until one of them goes, and then the other is. Only in an active slot.
+    pub source: Option<Box<Holder>>,
 }
 
 impl Slot {
     /// In use by `holder`.
     #[must_use]
     pub const fn active(holder: Holder, now: Time) -> Self {
-        Self { state: State::Active, since: now, until: None, holder: Some(holder) }
+        Self { state: State::Active, since: now, until: None, holder: Some(holder), source: None }
     }
 
     /// Given back.
     #[must_use]
     pub const fn released(now: Time) -> Self {
-        Self { state: State::Released, since: now, until: None, holder: None }
+        Self { state: State::Released, since: now, until: None, holder: None, source: None }
     }
 
     /// Kept for `holder`.
     #[must_use]
     pub const fn held(holder: Holder, now: Time, until: Option<Time>) -> Self {
-        Self { state: State::Held, since: now, until, holder: Some(holder) }
+        Self { state: State::Held, since: now, until, holder: Some(holder), source: None }
     }
 
     /// Set apart because a stranger uses it.
     #[must_use]
     pub const fn quarantined(now: Time, until: Option<Time>) -> Self {
-        Self { state: State::Quarantined, since: now, until, holder: None }
+        Self { state: State::Quarantined, since: now, until, holder: None, source: None }
     }
 
     /// Whether slots of this state belong to someone.
@@ -80,9 +83,13 @@ impl Slot {
         matches!(self.state, State::Held | State::Quarantined)
     }
 
-    /// What becomes of the slot when its holder lets go: held for a sticky holder, released otherwise.
+    /// What becomes of the slot when its holder lets go: whoever did not get away has it still; else it is held for a
+    /// sticky holder, and released otherwise.
     #[must_use]
     pub fn after_release(&self, now: Time) -> Self {
+        if let Some(source) = &self.source {
+            return Self::active(Holder::clone(source), now);
+        }
         let Some(holder) = &self.holder else { return Self::released(now) };
         match &holder.sticky {
             None => Self::released(now),

@@ -3,9 +3,10 @@
 //! ```text
 //! buffer  = bytes(dictionary) record*
 //! dictionary = text*                        strings that slots refer to by number, from 1; 0 is the empty string
-//! record  = bytes(state:u8 since:u56 [until:u56] [holder])
+//! record  = bytes(state:u8 since:u56 [until:u56] [holder [source:holder]])
 //! holder  = flags:u8 network:ref ifname:ref node:ref id [namespace:ref pod:text] [uid] [identity:text keep:varint]
 //! ```
+//! The source is that of a holder who is moving, which is a state of its own here ([`MOVING`]).
 //! The lowest two bits of `flags` are the kind of holder; the rest say what follows, and whether its ADD is awaited.
 //! `id` and `uid` are packed to half their length when they are lower-case hexadecimal (a UID: with its four dashes).
 
@@ -16,6 +17,8 @@ use crate::holder::{Attachment, Holder, Kind, Sticky};
 use crate::time::Time;
 use std::time::Duration;
 
+/// The state of a slot that is active and has two holders.
+pub(super) const MOVING: u8 = 4;
 pub(super) const AWAITED: u8 = 1 << 2;
 pub(super) const POD: u8 = 1 << 3;
 pub(super) const UID: u8 = 1 << 4;
@@ -33,6 +36,7 @@ pub struct SlotRef<'a> {
     /// Until when it is held or quarantined.
     pub until: Option<Time>,
     holder: Option<HolderRef<'a>>,
+    source: Option<HolderRef<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,28 +53,67 @@ struct HolderRef<'a> {
     awaited: bool,
 }
 
+impl HolderRef<'_> {
+    fn to_holder(self) -> Holder {
+        Holder {
+            kind: self.kind,
+            network: self.network.to_owned(),
+            id: self.id.to_text(),
+            ifname: self.ifname.to_owned(),
+            namespace: self.namespace.to_owned(),
+            pod: self.pod.to_owned(),
+            uid: self.uid.map(Id::to_text).unwrap_or_default(),
+            node: self.node.to_owned(),
+            sticky: self.identity.map(|(identity, keep)| Sticky { identity: identity.to_owned(), keep }),
+            awaited: self.awaited,
+        }
+    }
+
+    fn is(&self, key: Attachment<'_>) -> bool {
+        self.ifname == key.ifname && self.network == key.network && self.id.is(key.id)
+    }
+}
+
 impl SlotRef<'_> {
     /// The slot as a value of its own.
     #[must_use]
     pub fn to_slot(&self) -> Slot {
-        Slot { state: self.state, since: self.since, until: self.until, holder: self.holder() }
+        let source = self.source().map(Box::new);
+        Slot { state: self.state, since: self.since, until: self.until, holder: self.holder(), source }
     }
 
     /// Who has it.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
-        self.holder.map(|h| Holder {
-            kind: h.kind,
-            network: h.network.to_owned(),
-            id: h.id.to_text(),
-            ifname: h.ifname.to_owned(),
-            namespace: h.namespace.to_owned(),
-            pod: h.pod.to_owned(),
-            uid: h.uid.map(Id::to_text).unwrap_or_default(),
-            node: h.node.to_owned(),
-            sticky: h.identity.map(|(identity, keep)| Sticky { identity: identity.to_owned(), keep }),
-            awaited: h.awaited,
-        })
+        self.holder.map(HolderRef::to_holder)
+    }
+
+    /// Where its holder is moving from, if it is: see [`Slot::source`].
+    #[must_use]
+    pub fn source(&self) -> Option<Holder> {
+        self.source.map(HolderRef::to_holder)
+    }
+
+    /// Everybody who has it: its holder, and where that is moving from.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> + use<> {
+        self.holder().into_iter().chain(self.source())
+    }
+
+    /// The attachment that its holder is moving from; a packed ID is unpacked into `buffer`.
+    pub(crate) fn moves_from<'b>(&'b self, buffer: &'b mut String) -> Option<Attachment<'b>> {
+        self.source.as_ref().map(|h| Attachment { network: h.network, id: h.id.text(buffer), ifname: h.ifname })
+    }
+
+    /// Whether its holder is moving, and this attachment is where from.
+    #[must_use]
+    pub fn is_left_by(&self, key: Attachment<'_>) -> bool {
+        self.source.is_some_and(|h| h.is(key))
+    }
+
+    /// Whether its holder is moving.
+    #[must_use]
+    pub const fn is_moving(&self) -> bool {
+        self.source.is_some()
     }
 
     /// The attachment that has it; a packed ID is unpacked into `buffer`.
@@ -108,7 +151,7 @@ impl SlotRef<'_> {
     /// Whether this attachment has it.
     #[must_use]
     pub fn is_held_by(&self, key: Attachment<'_>) -> bool {
-        self.holder.is_some_and(|h| h.ifname == key.ifname && h.network == key.network && h.id.is(key.id))
+        self.holder.is_some_and(|h| h.is(key))
     }
 
     /// The namespace of the pod that has it; empty if none.
@@ -153,7 +196,8 @@ pub(super) fn nth(data: &[u8], rank: u32) -> SlotRef<'_> {
     read(data, rank).unwrap_or(BROKEN)
 }
 
-const BROKEN: SlotRef<'static> = SlotRef { state: State::Quarantined, since: Time(0), until: None, holder: None };
+const BROKEN: SlotRef<'static> =
+    SlotRef { state: State::Quarantined, since: Time(0), until: None, holder: None, source: None };
 
 /// Moves past so many records.
 pub(super) fn skip(input: &mut Reader<'_>, records: u32) {
@@ -214,6 +258,7 @@ pub(super) fn validate(data: &[u8], count: u32) -> Result<Vec<State>, Corrupt> {
 
 fn parse<'a>(dictionary: &'a [u8], body: &'a [u8]) -> Result<SlotRef<'a>, Corrupt> {
     let mut input = Reader(body);
+    let is_moving = body.first() == Some(&MOVING);
     let (state, since) = parse_state(&mut input)?;
     let until = match state {
         State::Held | State::Quarantined => Some(Time(input.u56()?)).filter(|&t| t != Time::FOREVER),
@@ -224,13 +269,18 @@ fn parse<'a>(dictionary: &'a [u8], body: &'a [u8]) -> Result<SlotRef<'a>, Corrup
         State::Active | State::Held => Some(parse_holder(dictionary, &mut input)?),
         State::Released | State::Quarantined => None,
     };
-    if input.0.is_empty() { Ok(SlotRef { state, since, until, holder }) } else { Err(Corrupt("trailing bytes")) }
+    let source = if is_moving { Some(parse_holder(dictionary, &mut input)?) } else { None };
+    if input.0.is_empty() {
+        Ok(SlotRef { state, since, until, holder, source })
+    } else {
+        Err(Corrupt("trailing bytes"))
+    }
 }
 
 fn parse_state(input: &mut Reader<'_>) -> Result<(State, Time), Corrupt> {
     let state = match input.u8()? {
         0 => State::Released,
-        1 => State::Active,
+        1 | MOVING => State::Active,
         2 => State::Held,
         3 => State::Quarantined,
         _ => return Err(Corrupt("unknown state")),

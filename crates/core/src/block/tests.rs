@@ -25,7 +25,9 @@ fn a_slot_reads_back_as_it_was_set() {
     let odd = Holder { id: "NotHex".into(), uid: "not-a-uuid".into(), pod: "p".into(), ..holder(1) };
     let awaited = Holder { awaited: true, kind: Kind::Container, ..rich.clone() };
     for slot in [
-        Slot::active(awaited, Time(1)),
+        Slot::active(awaited.clone(), Time(1)),
+        Slot { source: Some(Box::new(holder(2))), ..Slot::active(awaited, Time(1)) },
+        Slot { source: Some(Box::new(odd.clone())), ..Slot::active(rich.clone(), Time(1)) },
         Slot::active(holder(1), Time(12_345_678)),
         Slot::active(rich.clone(), Time(1)),
         Slot::active(odd, Time(1)),

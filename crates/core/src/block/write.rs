@@ -2,7 +2,7 @@
 
 use super::codec::{Reader, Writer};
 use super::id::{Id, is_hex, is_uuid, uuid_pairs};
-use super::record::{self, AWAITED, HEX_ID, PACKED_UID, POD, STICKY, UID};
+use super::record::{self, AWAITED, HEX_ID, MOVING, PACKED_UID, POD, STICKY, UID};
 use super::{Slot, State};
 use crate::holder::{Holder, Kind};
 use crate::time::Time;
@@ -68,7 +68,9 @@ const fn counted(len: usize) -> usize {
 
 fn write_slot<'a>(slot: &'a Slot, words: &mut Words<'a>) -> Vec<u8> {
     let mut out = Writer(Vec::with_capacity(96));
+    let source = slot.source.as_deref().filter(|_| slot.state == State::Active);
     out.u8(match slot.state {
+        State::Active if source.is_some() => MOVING,
         State::Released => 0,
         State::Active => 1,
         State::Held => 2,
@@ -84,6 +86,9 @@ fn write_slot<'a>(slot: &'a Slot, words: &mut Words<'a>) -> Vec<u8> {
         Some(holder) => write_holder(holder, words, &mut out),
         // A holder of which nothing is known.
         None => out.0.extend([0; 5]),
+    }
+    if let Some(source) = source {
+        write_holder(source, words, &mut out);
     }
     out.0
 }

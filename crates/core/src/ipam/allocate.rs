@@ -109,7 +109,8 @@ impl Ipam {
     /// The ADD that addresses awaited is here: from now on they are somebody's.
     fn arrive(&mut self, known: &[SlotId], request: &Request) {
         for &id in known.iter().filter(|_| !request.holder.awaited) {
-            let Some(before) = self.view(id).filter(SlotRef::is_awaited).map(|view| view.to_slot()) else { continue };
+            let awaits = |view: &SlotRef<'_>| view.is_awaited() && view.is_held_by(request.holder.attachment());
+            let Some(before) = self.view(id).filter(awaits).map(|view| view.to_slot()) else { continue };
             let mut after = before.clone();
             after.holder.iter_mut().for_each(|holder| holder.awaited = false);
             self.write_over(id, Some(before), Some(after));

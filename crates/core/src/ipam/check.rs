@@ -3,6 +3,7 @@
 use super::indexes::Indexes;
 use super::{Ipam, SlotId};
 use crate::block::{BlockKey, State};
+use crate::holder::Holder;
 use crate::model::LOCAL_TYPE;
 use crate::time::Time;
 use serde::Serialize;
@@ -77,9 +78,10 @@ impl Ipam {
             fresh.load(key, block.clone());
         }
         let sizes = |of: &Indexes| {
-            [of.attachments.len(), of.identities.len(), of.pods.len(), of.awaited.len(), of.deadlines.len()]
+            let Indexes { attachments, sources, identities, pods, awaited, deadlines } = of;
+            [attachments.len(), sources.len(), identities.len(), pods.len(), awaited.len(), deadlines.len()]
         };
-        let names = ["attachments", "identities", "pods", "awaited", "deadlines"];
+        let names = ["attachments", "sources", "identities", "pods", "awaited", "deadlines"];
         for ((name, ours), theirs) in names.iter().zip(sizes(&self.indexes)).zip(sizes(&fresh.indexes)) {
             if ours != theirs {
                 report(format!("index of {name}"), format!("has {ours} entries, the blocks say {theirs}"));
@@ -118,7 +120,9 @@ impl Ipam {
                 }
                 let Some(holder) = view.holder() else { continue };
                 let active = view.state == State::Active;
+                let is_left = |source: &Holder| !self.find_sources(source.attachment()).contains(&id);
                 let missing = [
+                    (view.source().as_ref().is_some_and(is_left), "source"),
                     (active && !self.find_attachment(holder.attachment()).contains(&id), "attachment"),
                     (
                         active

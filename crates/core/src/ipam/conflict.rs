@@ -36,7 +36,10 @@ impl Ipam {
     ) -> Replaced {
         let known = self.find_attachment(request.holder.attachment());
         let networks = self.networks_of(request.holder.attachment());
-        let is_used = |id: &SlotId| self.unit(*id).is_some_and(|(plane, unit)| strangers.contains(&plane.addr(unit)));
+        // Who answers for the address of a machine that is moving is the machine.
+        let is_moving = |id: &SlotId| self.view(*id).is_some_and(|view| view.is_moving());
+        let is_told = |id: &SlotId| self.unit(*id).is_some_and(|(plane, unit)| strangers.contains(&plane.addr(unit)));
+        let is_used = |id: &SlotId| is_told(id) && !is_moving(id);
         let (used, own): (Vec<SlotId>, Vec<SlotId>) = known.into_iter().partition(is_used);
         let mut quarantined = Vec::with_capacity(strangers.len());
         for id in used {

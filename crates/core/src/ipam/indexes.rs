@@ -22,6 +22,8 @@ pub(super) fn hash_of(value: impl Hash) -> u64 {
 pub(super) struct Indexes {
     /// Active slots by network, container and interface.
     pub(super) attachments: HashTable<SlotId>,
+    /// Active slots whose holders are moving, by the attachment they move from.
+    pub(super) sources: HashTable<SlotId>,
     /// Active and held slots by the identity they are kept for.
     pub(super) identities: HashTable<SlotId>,
     /// Active slots by pod UID, network and interface.
@@ -36,6 +38,7 @@ pub(super) struct Indexes {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Keys {
     pub(super) attachment: Option<u64>,
+    source: Option<u64>,
     identity: Option<u64>,
     pod: Option<u64>,
     pub(super) awaited: Option<u64>,
@@ -47,6 +50,7 @@ impl Keys {
         let (active, mut buffer) = (view.state == State::Active, String::new());
         Self {
             attachment: view.attachment(&mut buffer).filter(|_| active).map(hash_of),
+            source: view.moves_from(&mut buffer).map(hash_of),
             pod: view.pod(&mut buffer).filter(|_| active).map(hash_of),
             awaited: view.awaits(&mut buffer).filter(|_| active).map(hash_of),
             identity: view.identity().map(hash_of),
@@ -61,6 +65,7 @@ impl Keys {
         let pod = active.filter(|holder| !holder.uid.is_empty());
         Self {
             attachment: active.map(|holder| hash_of(holder.attachment())),
+            source: slot.source.as_ref().filter(|_| active.is_some()).map(|source| hash_of(source.attachment())),
             pod: pod.map(|holder| hash_of((&*holder.uid, &*holder.network, &*holder.ifname))),
             awaited: active.filter(|holder| holder.awaited).map(|holder| hash_of(&*holder.id)),
             identity: holder.and_then(|holder| holder.sticky.as_ref()).map(|sticky| hash_of(&*sticky.identity)),
@@ -106,6 +111,9 @@ impl Ipam {
         if let Some(hash) = keys.attachment {
             indexes.attachments.insert_unique(hash, id, |id| keys_of(id).attachment.unwrap_or(0));
         }
+        if let Some(hash) = keys.source {
+            indexes.sources.insert_unique(hash, id, |id| keys_of(id).source.unwrap_or(0));
+        }
         if let Some(hash) = keys.pod {
             indexes.pods.insert_unique(hash, id, |id| keys_of(id).pod.unwrap_or(0));
         }
@@ -121,10 +129,14 @@ impl Ipam {
     }
 
     fn unindex(&mut self, id: SlotId, keys: Keys) {
-        let Indexes { attachments, identities, pods, awaited, deadlines } = &mut self.indexes;
-        for (table, hash) in
-            [(attachments, keys.attachment), (identities, keys.identity), (pods, keys.pod), (awaited, keys.awaited)]
-        {
+        let Indexes { attachments, sources, identities, pods, awaited, deadlines } = &mut self.indexes;
+        for (table, hash) in [
+            (attachments, keys.attachment),
+            (sources, keys.source),
+            (identities, keys.identity),
+            (pods, keys.pod),
+            (awaited, keys.awaited),
+        ] {
             if let Some(Ok(found)) = hash.map(|hash| table.find_entry(hash, |&other| other == id)) {
                 found.remove();
             }
@@ -160,9 +172,16 @@ impl Ipam {
         }
     }
 
-    /// The active slots of an attachment, in the order they were given out.
+    /// The active slots of an attachment, in the order they were given out; also those that it is being moved from.
     pub(super) fn find_attachment(&self, key: Attachment<'_>) -> Vec<SlotId> {
-        self.find(&self.indexes.attachments, hash_of(key), |view| view.is_held_by(key))
+        let mut found = self.find(&self.indexes.attachments, hash_of(key), |view| view.is_held_by(key));
+        found.extend(self.find_sources(key));
+        found
+    }
+
+    /// The active slots whose holders are moving away from an attachment.
+    pub(super) fn find_sources(&self, key: Attachment<'_>) -> Vec<SlotId> {
+        self.find(&self.indexes.sources, hash_of(key), |view| view.is_left_by(key))
     }
 
     /// The slots kept for an identity, in the order they were given out.

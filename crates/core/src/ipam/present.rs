@@ -31,8 +31,13 @@ impl Ipam {
         let unit = entry.key.unit(id.slot());
         let owns = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
         let pool = entry.pools.iter().find(owns);
+        // Whoever is moving answers for the address from where it still is: that is no stranger.
+        let is_moving = entry.block.slot(id.slot()).is_some_and(|view| view.is_moving());
         Some(match pool {
-            Some(&pool) => self.present(pool as usize, &entry.key.plane, unit, reason),
+            Some(&pool) => {
+                let given = self.present(pool as usize, &entry.key.plane, unit, reason);
+                Given { detect: given.detect.filter(|_| !is_moving), ..given }
+            }
             None => {
                 let unit = entry.key.plane.prefix(unit);
                 let network = entry.key.plane.network.to_string();

@@ -82,5 +82,7 @@ pub fn took_up(before: &Slot, after: &Slot) -> bool {
     // Without a UID it may be another pod, and without a node another node's.
     let is_known = !pod.uid.is_empty() && !pod.node.is_empty();
     let same = || Holder { id: container.id.clone(), awaited: false, ..pod.clone() } == *container;
-    both_active && is_known && pod.awaited && same()
+    // Where whoever is moving comes from may have changed meanwhile.
+    let none_moves = before.source.is_none() && after.source.is_none();
+    both_active && none_moves && is_known && pod.awaited && same()
 }

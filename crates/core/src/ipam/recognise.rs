@@ -17,12 +17,14 @@ impl Ipam {
     pub fn recognise(&mut self, plane: &Plane, addr: IpAddr, mut holder: Holder, now: Time) -> Result<bool, Error> {
         holder.validate()?;
         let (key, slot) = BlockKey::of(plane, plane.unit_of(addr));
-        let identity = format!("pod/{}/{}/{}", holder.namespace, holder.pod, holder.ifname);
+        let own = holder.sticky.as_ref().map(|sticky| sticky.identity.clone()).filter(|own| !own.is_empty());
+        let identity = own.unwrap_or_else(|| Sticky::of_pod(&holder.namespace, &holder.pod, &holder.ifname));
         let known = self.block(&key).and_then(|block| block.slot(slot));
         let mut sticky = None;
         if let Some(view) = known {
             match (view.state, view.holder()) {
                 (State::Active, Some(user)) if user.uid == holder.uid => return Ok(false),
+                (State::Active, _) if view.source().is_some_and(|source| source.uid == holder.uid) => return Ok(false),
                 (State::Held, Some(user)) if user.sticky.as_ref().is_some_and(|kept| kept.identity == identity) => {
                     sticky = user.sticky;
                 }

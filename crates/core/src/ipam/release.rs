@@ -14,7 +14,12 @@ impl Ipam {
     /// Takes back everything an attachment has. Idempotent; says what was taken back.
     pub fn release(&mut self, key: Attachment<'_>, now: Time) -> Vec<IpAddr> {
         let mut own = self.find_attachment(key);
-        if own.is_empty() {
+        let left = self.find_sources(key);
+        if !left.is_empty() {
+            // Whoever moves away has arrived: what it has left behind is nobody's.
+            own.retain(|id| !left.contains(id));
+            left.into_iter().for_each(|id| self.leave_source(id));
+        } else if own.is_empty() {
             // Taken over from an allocator that did not record interfaces: the container alone decides.
             own = self.find_attachment(Attachment { ifname: "", ..key });
             own.retain(|&id| self.view(id).is_some_and(|view| view.kind() == Some(Kind::Container)));
@@ -159,15 +164,15 @@ impl Ipam {
         self.addresses(&self.find_identity(identity))
     }
 
-    /// The addresses of an identity that are in use right now, and by whom.
+    /// The addresses of an identity that are in use right now, and by whom; if it is moving, by both ends.
     #[must_use]
     pub fn active_of_identity(&self, identity: &str) -> Vec<(IpAddr, Holder)> {
         let active = self.find_identity(identity).into_iter().filter_map(|id| {
             let view = self.view(id).filter(|view| view.state == State::Active)?;
             let (plane, unit) = self.unit(id)?;
-            Some((plane.addr(unit), view.holder()?))
+            Some(view.holders().map(move |holder| (plane.addr(unit), holder)).collect::<Vec<_>>())
         });
-        active.collect()
+        active.flatten().collect()
     }
 
     /// The addresses of an attachment.
@@ -230,6 +235,28 @@ impl Ipam {
             let after = before.after_release(stamp);
             self.write_over(id, Some(before), Some(after));
         }
+    }
+
+    /// The holder of a slot has moved for good.
+    pub(super) fn leave_source(&mut self, id: SlotId) {
+        if let Some(before) = self.view(id).map(|view| view.to_slot()) {
+            let after = Slot { source: None, ..before.clone() };
+            self.write_over(id, Some(before), Some(after));
+        }
+    }
+
+    /// Takes an identity's addresses from a pod that is gone; what it has. If its machine was moving, the other pod has
+    /// them alone now.
+    pub fn release_gone(&mut self, identity: &str, uid: &str, now: Time) -> Vec<IpAddr> {
+        let own = self.find_identity(identity);
+        for &id in &own {
+            if self.view(id).and_then(|view| view.source()).is_some_and(|source| source.uid == uid) {
+                self.leave_source(id);
+            }
+        }
+        let is_user = |view: &SlotRef<'_>| view.state == State::Active && view.holder().is_some_and(|it| it.uid == uid);
+        let used = own.into_iter().filter(|&id| self.view(id).is_some_and(|view| is_user(&view))).collect();
+        self.release_slots(used, now)
     }
 
     fn release_slots(&mut self, ids: Vec<SlotId>, now: Time) -> Vec<IpAddr> {

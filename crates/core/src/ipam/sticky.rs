@@ -5,7 +5,7 @@ use super::{Entropy, Given, Group, Ipam, Reason, Request, SlotId};
 use crate::block::{Plane, Slot, State};
 use crate::error::Error;
 use crate::holder::{Holder, Sticky};
-use crate::model::StickyPolicy;
+use crate::model::{StickyPolicy, Whom};
 use crate::time::Time;
 use std::net::IpAddr;
 
@@ -72,32 +72,38 @@ impl Ipam {
             inside && fits(addr) && entry.pools.iter().any(usable)
         });
         let Some(id) = position.map(|position| kept.remove(position)) else { return Ok(None) };
-        let own = self.view(id).and_then(|view| Some((view.state, view.holder()?)));
-        if let Some((State::Active, user)) = &own
-            && user.attachment() != request.holder.attachment()
-            && !replaces(&request.holder, user)
-        {
-            let addr = self.unit(id).map(|(plane, unit)| plane.addr(unit));
-            return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(user))));
+        let own = self.view(id).filter(|view| view.state == State::Active).map(|view| view.to_slot());
+        let mut source = None;
+        if let Some(Slot { holder: Some(user), source: before, .. }) = own {
+            let is_own = user.attachment() == request.holder.attachment() || replaces(&request.holder, &user);
+            let may_join = before.is_none() && moves(request, &user);
+            if !is_own && !may_join {
+                let addr = self.unit(id).map(|(plane, unit)| plane.addr(unit));
+                return addr.map_or(Ok(None), |addr| Err(Error::taken(addr, Some(&user))));
+            }
+            // Who gets another sandbox on the way is still on the way.
+            source = if is_own { before } else { Some(Box::new(user)) };
         }
         let stamp = self.tick(now);
         // Kept for as long as the holder says, or else the pool: both may have changed since it was first given out.
         let sticky = request.holder.sticky.clone().or_else(|| self.policy(id, request));
-        self.write(id, Some(Slot::active(Holder { sticky, ..request.holder.clone() }, stamp)));
+        let holder = Holder { sticky, ..request.holder.clone() };
+        self.write(id, Some(Slot { source, ..Slot::active(holder, stamp) }));
         Ok(self.given(id, Reason::KeptForHolder))
     }
 
-    /// Lets go of what was kept for a holder that has something else now. Only where the pool is for sets: their pods are
-    /// all of one mind, so none comes back for it.
+    /// Lets go of what was kept for a holder that has something else now. Only where the pool is for sets and machines, not
+    /// for everyone: their pods are all of one mind, so none comes back for it.
     pub(super) fn give_up(&mut self, kept: &[SlotId], now: Time) {
         for &id in kept {
             let is_held = self.view(id).is_some_and(|view| view.state == State::Held);
-            let sets_only = self.entries[id.block()].as_ref().is_some_and(|entry| {
+            let of_one_mind = self.entries[id.block()].as_ref().is_some_and(|entry| {
                 let own = |&&pool: &&u32| self.pools[pool as usize].own.has(entry.key.index, id.slot());
                 let pool = entry.pools.iter().find(own);
-                pool.is_some_and(|&pool| self.pools[pool as usize].pool.sticky.is_some_and(|sticky| sticky.sets_only))
+                let policy = pool.and_then(|&pool| self.pools[pool as usize].pool.sticky);
+                policy.is_some_and(|policy| policy.whom != Whom::Everyone)
             });
-            if is_held && sets_only {
+            if is_held && of_one_mind {
                 let stamp = self.tick(now);
                 self.write(id, Some(Slot::released(stamp)));
             }
@@ -151,14 +157,27 @@ fn replaces(new: &Holder, old: &Holder) -> bool {
     same_pod && old.kind == new.kind && old.node == new.node
 }
 
+/// Whether whoever asks is the machine that another pod still runs, on its way from there.
+fn moves(request: &Request, from: &Holder) -> bool {
+    let Request { holder, subject, .. } = request;
+    subject.machine.as_ref().is_some_and(|machine| {
+        let is_meant = !from.uid.is_empty() && from.uid != holder.uid && machine.moves_from.as_ref() == Some(&from.uid);
+        is_meant && from.machine() == Some(&machine.name) && from.ifname == holder.ifname
+    })
+}
+
 /// Whether a pool's policy is for the pod that asks.
 pub(super) const fn applies(policy: StickyPolicy, request: &Request) -> bool {
-    policy.is_for(request.subject.fleeting, request.subject.of_set)
+    let subject = &request.subject;
+    policy.is_for(subject.fleeting, subject.of_set, subject.machine.is_some())
 }
 
 /// The identity of a pod's interface, for pools whose addresses stay with the pod; none if no pod of that name comes back.
 pub(super) fn pod_identity(request: &Request) -> Option<String> {
     let Request { holder, subject, .. } = request;
-    (!holder.pod.is_empty() && !subject.fleeting)
-        .then(|| format!("pod/{}/{}/{}", holder.namespace, holder.pod, holder.ifname))
+    let Holder { namespace, pod, ifname, .. } = holder;
+    (!pod.is_empty() && !subject.fleeting).then(|| match &subject.machine {
+        None => Sticky::of_pod(namespace, pod, ifname),
+        Some(machine) => Sticky::of_machine(namespace, &machine.name, ifname),
+    })
 }

@@ -62,7 +62,7 @@ impl NetPool {
 
 impl Status {
     fn of(slot: Option<Slot>) -> Self {
-        let Some(Slot { state, since, until, holder }) = slot else {
+        let Some(Slot { state, since, until, holder, .. }) = slot else {
             return Self { status: "Available", phase: "Available", ..Self::default() };
         };
         let phase = match state {

@@ -175,7 +175,7 @@ fn fixed(object: &Object) -> Result<Option<StickyPolicy>, FieldError> {
     let keep = annotation(KEEP_ANNOTATION).map(str::parse::<GoDuration>).transpose();
     let keep = keep.map_err(|error| wrong(KEEP_ANNOTATION, error.to_string()))?;
     match annotation(FIXED_ANNOTATION) {
-        Some("true") => Ok(Some(StickyPolicy { keep: keep.map(|keep| keep.0), sets_only: false })),
+        Some("true") => Ok(Some(StickyPolicy { keep: keep.map(|keep| keep.0), ..StickyPolicy::default() })),
         None | Some("false") => Ok(None),
         Some(other) => Err(wrong(FIXED_ANNOTATION, format!("{other:?} is neither \"true\" nor \"false\""))),
     }

@@ -1,10 +1,11 @@
-//! IPEndpoint: what one pod holds, under the pod's name. Derived from blocks and never the truth about an address; it is
+//! IPEndpoint: what one pod holds, under the pod's name, or that of the virtual machine it runs. Derived from blocks and never the truth about an address; it is
 //! how the address of a sticky pod is found again, and what people look at.
 //!
 //! Fields that are not known here are let be: a newer version may have written them, and a record that cannot be read would
 //! keep everybody from all the others.
 
 use super::net::{DnsSpec, RouteSpec};
+use super::pod::{KUBEVIRT, MACHINE};
 use berth_core::ipam::{Given, Outcome};
 use berth_core::net::{Dns, Route};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,12 @@ pub struct EndpointOwner {
 }
 
 impl EndpointOwner {
+    /// The owner of pods that run a virtual machine.
+    #[must_use]
+    pub fn of_machine(name: &str) -> Self {
+        Self { api_version: format!("{KUBEVIRT}/v1"), kind: MACHINE.to_owned(), name: name.to_owned() }
+    }
+
     /// Whether it is one of Kubernetes' own workloads.
     #[must_use]
     pub fn is_of_kubernetes(&self) -> bool {

@@ -318,7 +318,9 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         disabled: spec.disabled,
         audience: spec.allow.lower("spec.allow")?,
         quota: Quota { per_namespace: spec.quota.per_namespace, namespaces: spec.quota.namespaces },
-        sticky: spec.sticky.map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0), sets_only: false }),
+        sticky: spec
+            .sticky
+            .map(|sticky| StickyPolicy { keep: sticky.keep.map(|Text(keep)| keep.0), ..StickyPolicy::default() }),
         endpoint_objects: spec.endpoint_objects == EndpointObjects::Always,
         lending: spec.block_size.map(|block_len| Lending {
             block_len,

@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::text::{Address, Text};
 use berth_core::addr::Cidr;
 use berth_core::labels::Selector;
-use berth_core::model::{Audience, Edges, Gateway, Pick, Pool, StickyPolicy};
+use berth_core::model::{Audience, Edges, Gateway, Pick, Pool, StickyPolicy, Whom};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -107,7 +107,7 @@ pub(crate) fn lower(object: &Object) -> Result<Pool, FieldError> {
         named_only: !default,
         disabled: spec.disable.unwrap_or_default(),
         audience,
-        sticky: Some(StickyPolicy { keep: None, sets_only: true }),
+        sticky: Some(StickyPolicy { keep: None, whom: Whom::SetsAndMachines }),
         application,
         detect: object.metadata.annotations.get(DETECT).map(|text| detection(text, &path)).transpose()?,
         // Addresses that it leaves out are not its own: another pool may have them.

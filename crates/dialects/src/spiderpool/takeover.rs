@@ -1,6 +1,7 @@
 //! What Spiderpool has given out, read from what it wrote: the records in the status of its pools, and its endpoints.
 
 use super::endpoint::EndpointStatus;
+use crate::native::pod::MACHINE;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub struct Taken {
     pub node: Option<String>,
     /// Whether the address stays with the pod while it is away.
     pub kept: bool,
+    /// Whether what is named as the pod is the virtual machine that one runs.
+    pub of_machine: bool,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +70,7 @@ pub fn taken(pools: &[(String, Value)], endpoints: &[(String, String, Value)]) -
                 interface: None,
                 node: None,
                 kept: false,
+                of_machine: false,
             });
         }
     }
@@ -84,7 +88,8 @@ fn of_endpoint(namespace: &str, name: &str, status: &EndpointStatus, all: &mut B
                 uid: status.current.uid.clone(),
                 interface: Some(interface.interface.clone()).filter(|name| !name.is_empty()),
                 node: Some(status.current.node.clone()).filter(|node| !node.is_empty()),
-                kept: status.owner_controller_type == "StatefulSet",
+                kept: matches!(status.owner_controller_type.as_str(), "StatefulSet" | MACHINE),
+                of_machine: status.owner_controller_type == MACHINE,
             };
             all.insert(address, taken);
         }
@@ -114,5 +119,9 @@ mod tests {
         assert_eq!((found[1].interface.as_deref(), found[1].node.as_deref()), (Some("eth0"), Some("n1")));
         assert_eq!((found[0].uid.as_str(), &found[0].node), ("u1", &None));
         assert_eq!(unreadable.len(), 2, "{unreadable:?}");
+        let machine = json!({"current": {"uid": "u3", "node": "n1", "ips": [{"interface": "eth0", "ipv4": "10.0.0.7/24"}]},
+            "ownerControllerType": "VirtualMachineInstance", "ownerControllerName": "vm"});
+        let (found, _) = taken(&[], &[("shop".into(), "vm".into(), machine)]);
+        assert_eq!((found[0].pod.as_str(), found[0].kept, found[0].of_machine), ("vm", true, true));
     }
 }

@@ -195,6 +195,40 @@ fn pods_that_are_numbered_or_called_like_their_controller_keep_their_names() {
 }
 
 #[test]
+fn the_pods_of_a_virtual_machine_come_back_as_the_machine() {
+    let pod = |name: &str, version: &str, kind: &str, uid: &str| {
+        let owners = vec![owner(version, kind, "vm", uid)];
+        Pod { namespace: "a".into(), name: name.into(), uid: name.into(), owners, ..Pod::default() }
+    };
+    let launcher = |name: &str, uid: &str| pod(name, "kubevirt.io/v1", "VirtualMachineInstance", uid);
+    let first = launcher("virt-launcher-vm-x7k2p", "i1");
+    assert_eq!((first.machine(), first.lasting_name()), (Some("vm"), Some("vm")));
+    assert_eq!(first.identity("eth0").as_deref(), Some("machine/a/vm/eth0"));
+    assert!(!first.is_of_set());
+    assert_eq!(launcher("virt-launcher-vm-aaaaa", "i2").identity("net1").as_deref(), Some("machine/a/vm/net1"));
+    assert!(pod("p", "kubevirt.io/v1alpha3", "VirtualMachineInstance", "i1").machine().is_some(), "of any version");
+    for (version, kind) in [("example.org/v1", "VirtualMachineInstance"), ("kubevirt.io/v1", "VirtualMachine")] {
+        let other = pod("virt-launcher-vm-x7k2p", version, kind, "i1");
+        assert_eq!((other.machine(), other.identity("eth0")), (None, None), "{version} {kind}");
+    }
+    assert_eq!(pod("vm", "apps/v1", "StatefulSet", "s").identity("eth0").as_deref(), Some("pod/a/vm/eth0"));
+
+    // It moves only where KubeVirt makes it move, from a pod of the very same instance.
+    let moving = |mut pod: Pod| {
+        pod.annotations.insert("kubevirt.io/migrationJobName".into(), "m1".into());
+        pod
+    };
+    let (target, elsewhere) = (moving(launcher("t", "i1")), moving(launcher("t", "i2")));
+    assert!(target.moves_from(&first));
+    assert!(!launcher("t", "i1").moves_from(&first), "no migration");
+    assert!(!elsewhere.moves_from(&first), "another instance of the name");
+    assert!(!target.moves_from(&target), "from itself");
+    assert!(!target.moves_from(&Pod { namespace: "b".into(), ..first.clone() }), "another namespace");
+    assert!(!moving(launcher("t", "")).moves_from(&launcher("s", "")), "nothing tells");
+    assert!(!target.moves_from(&pod("s", "apps/v1", "StatefulSet", "i1")));
+}
+
+#[test]
 fn what_is_decided_reads_back_as_the_same_pool() {
     let who =
         Identity { group: "apps".into(), kind: "StatefulSet".into(), namespace: "shop".into(), name: "db".into() };

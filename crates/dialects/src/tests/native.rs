@@ -132,7 +132,7 @@ fn every_field_of_a_pool_is_lowered() {
             attachments: vec!["kube-system/vlan-*".into()],
         },
         quota: Quota { per_namespace: Some(5), namespaces: [("web".to_owned(), 9)].into() },
-        sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)), sets_only: false }),
+        sticky: Some(StickyPolicy { keep: Some(Duration::from_secs(86_400)), ..StickyPolicy::default() }),
         lending: Some(Lending { block_len: 26, strict: true, most: None }),
         endpoint_objects: false,
         application: Some(Application {

@@ -8,7 +8,7 @@ use crate::{Lowered, Object, crd, judge, lower, lower_all, parse_manifests};
 use berth_core::apps::{Application, Identity, Size, Workload};
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::ipam::{Config, Entropy, Group, Ipam, Outcome, Request};
-use berth_core::model::{Edges, Gateway, Pick, Pool, Subject};
+use berth_core::model::{Edges, Gateway, Pick, Pool, Subject, Whom};
 use berth_core::time::Time;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn every_field_of_a_pool_is_lowered() {
     assert!(own.audience.namespace_selector.is_empty(), "names go before labels");
     assert_eq!(own.audience.node_selector.to_string(), "zone");
     assert_eq!(own.audience.attachments, ["kube-system/blue", "spiderpool/blue", "blue", "default/red"]);
-    assert!(own.sticky.is_some_and(|sticky| sticky.sets_only && sticky.keep.is_none()));
+    assert!(own.sticky.is_some_and(|sticky| sticky.whom == Whom::SetsAndMachines && sticky.keep.is_none()));
     assert!(own.lending.is_none(), "a shared pool");
     assert!(own.application.is_none());
     let least = pool(&json!({"subnet": "fd00::/64", "ips": ["fd00::a"]})).expect("a pool");

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod assign;
+mod machines;
 mod pools;
 mod reclaim;
 mod reserved;

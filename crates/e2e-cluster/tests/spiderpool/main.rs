@@ -8,6 +8,7 @@ mod applications;
 mod complete;
 mod endpoints;
 mod export;
+mod machines;
 mod switches;
 mod takeover;
 

@@ -3,10 +3,19 @@
 use super::{Applications, application};
 use berth_core::addr::{Cidr, Family};
 use berth_core::apps::Controller;
+use berth_core::apps::application::group;
+use berth_core::holder::Sticky;
 use berth_core::labels::Labels;
 use berth_core::model::Uplink;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+
+/// The group of KubeVirt's kinds.
+pub const KUBEVIRT: &str = "kubevirt.io";
+/// Its kind for a virtual machine that runs, whose pods have names that never come back.
+pub const MACHINE: &str = "VirtualMachineInstance";
+/// The annotation of a pod that a virtual machine is to move to: the migration it is made for.
+pub const MIGRATION: &str = "kubevirt.io/migrationJobName";
 
 /// Who asks for what, and where. The objects are borrowed: an agent has them in its caches.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +65,45 @@ impl Pod {
     #[must_use]
     pub fn is_of_set(&self) -> bool {
         self.owners.iter().any(|owner| owner.controller && owner.kind == "StatefulSet")
+    }
+
+    /// The virtual machine that it runs, if it is the pod of one: its controller is a VirtualMachineInstance of KubeVirt.
+    #[must_use]
+    pub fn machine(&self) -> Option<&str> {
+        self.machine_owner().map(|owner| owner.name.as_str())
+    }
+
+    fn machine_owner(&self) -> Option<&Owner> {
+        let is_machine =
+            |owner: &&Owner| owner.controller && owner.kind == MACHINE && group(&owner.api_version) == KUBEVIRT;
+        self.owners.iter().find(is_machine)
+    }
+
+    /// Whether it is made for the machine of the other pod to move to: KubeVirt says of a pod which migration it is for,
+    /// and both have to be of one and the same instance, not merely of one name.
+    #[must_use]
+    pub fn moves_from(&self, other: &Self) -> bool {
+        let instance = |pod: &Self| pod.machine_owner().map(|owner| owner.uid.clone()).filter(|uid| !uid.is_empty());
+        let is_target = self.annotations.get(MIGRATION).is_some_and(|name| !name.is_empty());
+        is_target
+            && self.uid != other.uid
+            && self.namespace == other.namespace
+            && instance(self).is_some()
+            && instance(self) == instance(other)
+    }
+
+    /// The name that comes back, and that an address is kept for: of the machine that it runs, else its own if that does.
+    #[must_use]
+    pub fn lasting_name(&self) -> Option<&str> {
+        self.machine().or_else(|| self.has_stable_name().then_some(self.name.as_str()))
+    }
+
+    /// What the address of an interface is kept for, if it is of use to keep it.
+    #[must_use]
+    pub fn identity(&self, ifname: &str) -> Option<String> {
+        let name = self.lasting_name().filter(|name| !name.is_empty())?;
+        let of = if self.machine().is_some() { Sticky::of_machine } else { Sticky::of_pod };
+        Some(of(&self.namespace, name, ifname))
     }
 
     /// Whether a pod of the same name comes after it, so that keeping its address is of use: a StatefulSet's (of

@@ -30,7 +30,7 @@ pub mod spiderpool;
 mod wish;
 
 pub use application::{Applications, Terms};
-pub use asked::{Asked, Attached, Namespace, Node, Owner, Pod};
+pub use asked::{Asked, Attached, KUBEVIRT, MACHINE, MIGRATION, Namespace, Node, Owner, Pod};
 pub use attachments::{SELECTED, SELECTED_FIRST, Selected, selected};
 pub(super) use networks::check_interface;
 pub use routes::{DefaultRoute, Routes};
@@ -43,7 +43,7 @@ use berth_core::addr::Cidr;
 use berth_core::error::Error;
 use berth_core::holder::{Holder, Kind};
 use berth_core::ipam::{Group, Outcome, Request};
-use berth_core::model::Subject;
+use berth_core::model::{Machine, Subject};
 use networks::Networks;
 use rules::Decision;
 
@@ -217,8 +217,9 @@ fn interface(asked: &Asked<'_>, attached: &Attached, networks: &Networks) -> Res
         node_cidrs: node.cidrs.clone(),
         uplink: attached.uplink.clone(),
         attachment: attached.attachment.clone(),
-        fleeting: !pod.has_stable_name(),
+        fleeting: pod.lasting_name().is_none(),
         of_set: pod.is_of_set(),
+        machine: pod.machine().map(|name| Machine { name: name.to_owned(), moves_from: None }),
         controllers: application::controllers(pod),
     };
     let groups: Vec<Group> = wish.groups(attached.domain.as_ref());

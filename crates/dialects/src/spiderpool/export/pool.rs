@@ -6,7 +6,7 @@ use crate::spiderpool::plot::{number, written};
 use crate::spiderpool::{POOL, owner};
 use berth_core::addr::Cidr;
 use berth_core::labels::{Operator, Selector};
-use berth_core::model::{Audience, LOCAL_TYPE, Pick, Pool, Subnet};
+use berth_core::model::{Audience, LOCAL_TYPE, Pick, Pool, Subnet, Whom};
 use berth_core::net::Route;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
@@ -145,7 +145,10 @@ fn lost(own: &Pool, routes: &[Route], subnet: Option<&Subnet>) -> Vec<&'static s
         (own.quota != Default::default(), "quotas"),
         (own.lending.is_some(), "leases of nodes"),
         (own.detect.is_some(), "detection (enableIPConflictDetection is for all pools)"),
-        (own.sticky.is_some_and(|sticky| !sticky.sets_only), "addresses that stay with pods outside of StatefulSets"),
+        (
+            own.sticky.is_some_and(|sticky| sticky.whom == Whom::Everyone),
+            "addresses that stay with pods outside of StatefulSets",
+        ),
         (own.sticky.is_some_and(|sticky| sticky.keep.is_some()), "the time after which addresses come back"),
         (has_dns, "DNS settings"),
         (!routes.iter().all(plain), "metrics, tables and sizes of routes"),

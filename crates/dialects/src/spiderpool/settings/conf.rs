@@ -12,19 +12,17 @@ use berth_core::apps::Size;
 use berth_core::detect::{Conflicts, Detection, GatewayCheck};
 use berth_core::error::Error;
 use berth_core::ipam::Config;
+use berth_core::model::{StickyPolicy, Whom};
 use serde_json::{Map, Value};
 
-/// Keys whose other value has nothing to match it: the key, what Spiderpool does by itself, and what is done instead.
-const FIXED: [(&str, bool, &str); 1] =
-    [("enableKubevirtStaticIP", false, "pods of virtual machines have addresses as other pods have")];
-
 /// Keys that have an effect, or ask for what is done anyway.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "enableIPv4",
     "enableIPv6",
     "enableIPConflictDetection",
     "enableGatewayDetection",
     "enableStatefulSet",
+    "enableKubevirtStaticIP",
     "enableSpiderSubnet",
     "enableAutoPoolForApplication",
     "enableCleanOutdatedEndpoint",
@@ -54,6 +52,8 @@ pub struct Conf {
     spare: Option<u32>,
     /// Whether addresses of a StatefulSet's pods come back as those of any other.
     forgets_sets: bool,
+    /// The same of pods of virtual machines.
+    forgets_machines: bool,
     /// Whether SpiderEndpoints go that nothing stands behind, whoever made them.
     pub clean_endpoints: bool,
 }
@@ -88,15 +88,7 @@ impl Conf {
             no_pools = no_pools.or((!switch(key, true)?).then_some(key));
         }
         switch("enableValidatingResourcesDeletedWebhook", false)?;
-        for (key, usual, instead) in FIXED {
-            if switch(key, usual)? != usual {
-                warnings.push(super::without_effect(key, &(!usual).to_string(), instead));
-            }
-        }
-        let known = |key: &&String| {
-            let key = key.as_str();
-            KNOWN.contains(&key) || NOT_OURS.contains(&key) || FIXED.iter().any(|(own, ..)| *own == key)
-        };
+        let known = |key: &&String| KNOWN.contains(&key.as_str()) || NOT_OURS.contains(&key.as_str());
         for key in keys.keys().filter(|key| !known(key)) {
             warnings.push(format!("spiderpool-conf: {key} is not known and has no effect"));
         }
@@ -106,6 +98,7 @@ impl Conf {
             no_pools,
             spare: spare(keys)?,
             forgets_sets: !switch("enableStatefulSet", true)?,
+            forgets_machines: !switch("enableKubevirtStaticIP", true)?,
             clean_endpoints: switch("enableCleanOutdatedEndpoint", false)?,
         })
     }
@@ -114,8 +107,18 @@ impl Conf {
     pub fn apply(&self, config: &mut Config) {
         for pool in config.pools.values_mut().filter(|pool| pool.object == POOL) {
             pool.detect = pool.detect.or(self.detect);
-            pool.sticky = pool.sticky.filter(|_| !self.forgets_sets);
+            pool.sticky = pool.sticky.and_then(|sticky| Some(StickyPolicy { whom: self.whom()?, ..sticky }));
             pool.refused = pool.refused.take().or_else(|| self.why_off(pool.family));
+        }
+    }
+
+    /// Whom SpiderIPPools keep addresses for, if for anybody.
+    const fn whom(&self) -> Option<Whom> {
+        match (self.forgets_sets, self.forgets_machines) {
+            (false, false) => Some(Whom::SetsAndMachines),
+            (false, true) => Some(Whom::Sets),
+            (true, false) => Some(Whom::Machines),
+            (true, true) => None,
         }
     }
 
@@ -240,11 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn without_statefulsets_its_own_pools_keep_nothing() {
-        let usual = config("enableStatefulSet: true");
-        assert!(usual.pools["four"].sticky.is_some() && usual.pools["own"].sticky.is_some());
-        let off = config("enableStatefulSet: false");
-        assert!(off.pools["four"].sticky.is_none() && off.pools["own"].sticky.is_some());
+    fn whom_its_own_pools_keep_addresses_for() {
+        for (conf, whom) in [
+            ("enableStatefulSet: true", Some(Whom::SetsAndMachines)),
+            ("enableKubevirtStaticIP: true", Some(Whom::SetsAndMachines)),
+            ("enableKubevirtStaticIP: false", Some(Whom::Sets)),
+            ("enableStatefulSet: false", Some(Whom::Machines)),
+            ("enableStatefulSet: false\nenableKubevirtStaticIP: false", None),
+        ] {
+            let kept = |pool: &str| config(conf).pools[pool].sticky.map(|sticky| sticky.whom);
+            assert_eq!((kept("four"), kept("own")), (whom, Some(Whom::Everyone)), "{conf}");
+        }
     }
 
     #[test]
