@@ -129,7 +129,8 @@ fn network_of_this_machine() -> Option<(String, Ipv4Addr)> {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let (gateway, mask) = (columns.get(2)?, columns.get(7)?);
         let network = u32::from_str_radix(columns.get(1)?, 16).ok()?;
-        let is_own = *gateway == "00000000" && u32::from_str_radix(mask, 16) == Ok(u32::from_ne_bytes([255, 255, 255, 0]));
+        let is_own =
+            *gateway == "00000000" && u32::from_str_radix(mask, 16) == Ok(u32::from_ne_bytes([255, 255, 255, 0]));
         is_own.then(|| (columns[0].to_owned(), Ipv4Addr::from(network.to_ne_bytes())))
     })
 }
