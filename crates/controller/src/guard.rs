@@ -159,7 +159,7 @@ fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
         return (!pools.is_empty()).then(|| format!("pools are cut from it: {}", pools.join(", ")));
     }
     if kind == RESERVATION {
-        return in_words(ipam.frees(config.reservations.get(name)?));
+        return in_words(ipam.frees(config.reservations.get(name)?, kind));
     }
     let pool = config.pools.get(name)?;
     let mut without: Config = config.clone();

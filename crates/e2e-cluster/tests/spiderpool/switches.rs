@@ -165,33 +165,31 @@ fn c00007_c00009_c00018_c00019_strangers_and_gateways_by_the_switches() {
         agent.call("ADD", pod, container, "eth0").between(&segment.host, netns).run(&agent.config(&json!({})))
     };
 
-    // C00009: without its gateway a pod does not start, and what it was given is free again.
-    let (web, netns) = (world.pod("n1", "web", &json!({})), segment.container());
-    let silent = until("the pool to be known", || {
-        Some(add(&web, "c1", &netns)).filter(|ran| !ran.stdout.contains("pool qualifies"))
-    });
-    silent.failed(113);
-    agent.del(&web, "c1").silent();
-    assert_eq!(world.used(), 0);
-    let _router = segment.stranger(&["10.38.0.1/24"]);
-
     // C00007, C00018: what a stranger has is let go and set apart, and the pod has the next, in the same ADD.
-    let stranger = segment.stranger(&["10.38.0.10/24"]);
-    assert_eq!(add(&web, "c2", &netns).addresses(), ["10.38.0.11/24"]);
+    let (router, stranger) = (segment.stranger(&["10.38.0.1/24"]), segment.stranger(&["10.38.0.10/24"]));
+    let (web, netns) = (world.pod("n1", "web", &json!({})), segment.container());
+    let served = until("the pool to be known", || Some(add(&web, "c1", &netns)).filter(|ran| ran.code == 0));
+    assert_eq!(served.addresses(), ["10.38.0.11/24"]);
     drop(stranger);
-    agent.del(&web, "c2").silent();
+    agent.del(&web, "c1").silent();
 
     // C00019: what is kept for a StatefulSet's pod stays its own while a stranger has it.
     let first = member(&world, "db-0");
-    let own = add(&first, "c3", &netns).addresses();
-    agent.del(&first, "c3").silent();
+    let own = add(&first, "c2", &netns).addresses();
+    agent.del(&first, "c2").silent();
     world.delete_pod(&first);
     let stranger = segment.stranger(&[&own[0]]);
     let again = member(&world, "db-0");
-    add(&again, "c4", &netns).failed(103);
-    agent.del(&again, "c4").silent();
+    add(&again, "c3", &netns).failed(103);
+    agent.del(&again, "c3").silent();
     drop(stranger);
-    assert_eq!(add(&again, "c5", &netns).addresses(), own);
+    assert_eq!(add(&again, "c4", &netns).addresses(), own);
+
+    // C00009: without its gateway a pod does not start.
+    drop(router);
+    let said = add(&web, "c5", &netns).failed(113);
+    assert!(said.contains("gateway 10.38.0.1 of pool \"p\" does not answer"), "{said}");
+    agent.del(&web, "c5").silent();
 }
 
 /// What a process serves under `/metrics`, where its log says.

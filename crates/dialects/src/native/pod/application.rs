@@ -7,6 +7,7 @@ use super::{DETECT, FIRST_INTERFACE, KEEP_POOL, POOL_SIZE, Pod, SUBNETS, spiderp
 use crate::field::FieldError;
 use crate::native::pool::detection;
 use crate::object::check_name;
+use crate::spiderpool::POOL;
 use crate::spiderpool::settings::Conf;
 use berth_core::addr::Family;
 use berth_core::apps::application::group;
@@ -50,9 +51,8 @@ impl Applications {
             of_namespace.push(Owned { name: pool.name.clone(), family: pool.family, subnet, application });
         }
         let subnets = config.subnets.values().map(|subnet| (subnet.name.clone(), subnet.cidr.family())).collect();
-        let is_off = |pool: &&Pool| conf.has_off(pool.object, pool.family);
         let reason = |pool: &Pool| Some((pool.name.clone(), conf.why_off(pool.family)?));
-        let off = config.pools.values().filter(is_off).filter_map(reason).collect();
+        let off = config.pools.values().filter(|pool| pool.object == POOL).filter_map(reason).collect();
         Self { pools, subnets, off, conf: conf.clone() }
     }
 

@@ -5,7 +5,7 @@
 use crate::config::{Lowered, lower};
 use crate::field::FieldError;
 use crate::object::Object;
-use crate::spiderpool::{self, POOL, SUBNET};
+use crate::spiderpool::{self, POOL};
 use crate::verdicts::Refusal;
 use berth_core::addr::Family;
 use berth_core::apps::Size;
@@ -166,11 +166,6 @@ impl Conf {
     pub fn refusal(&self, object: &Object) -> Option<Refusal> {
         let refused = self.admits(object, &lower(object).ok()?).err()?;
         Some(Refusal { reason: "FamilyDisabled", message: refused.to_string() })
-    }
-
-    /// Whether an object of a configuration is of a family that is switched off.
-    pub(crate) fn has_off(&self, object: &str, family: Family) -> bool {
-        [POOL, SUBNET].contains(&object) && self.off.contains(&family)
     }
 }
 
