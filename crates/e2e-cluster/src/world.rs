@@ -248,6 +248,7 @@ impl World {
     }
 
     /// Where files of agents go.
+    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
