@@ -277,6 +277,7 @@ impl World {
     }
 
     /// Where files of agents go.
+    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }

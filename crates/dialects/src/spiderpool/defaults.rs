@@ -69,7 +69,7 @@ pub fn defaults(object: &Value, owner: Option<&Owner>) -> Option<Value> {
     if let Some(owners) = owner.filter(|_| kind == POOL).and_then(|owner| owners_with(object, owner)) {
         metadata.insert("ownerReferences".to_owned(), owners);
     }
-    let family = cidr.map(|cidr| cidr.family()).or_else(|| first_family(&object["spec"]["ips"]));
+    let family = cidr.map(Cidr::family).or_else(|| first_family(&object["spec"]["ips"]));
     if let Some(family) = family.filter(|_| object["spec"]["ipVersion"].is_null()) {
         spec.insert("ipVersion".to_owned(), json!(number(family)));
     }
