@@ -97,12 +97,14 @@ impl Agent {
         self.engine.read(|ipam| ipam.pools().any(|pool| pool.sticky.is_some()))
     }
 
-    /// Reads the blocks that addresses are in.
+    /// Reads the blocks that addresses are in, and those that say which node leases them: what another node leases is in
+    /// its hands alone.
     fn look_at(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let mut keys: Vec<BlockKey> = self.engine.read(|ipam| {
             let of = |&address: &IpAddr| {
                 let own = ipam.pools().filter(move |pool| pool.ranges.iter().any(|range| range.contains(address)));
-                own.map(move |pool| BlockKey::of(&pool.plane(), pool.plane().unit_of(address)).0)
+                let planes = own.flat_map(|pool| [Some(pool.plane()), pool.plane_of_leases()]).flatten();
+                planes.map(move |plane| BlockKey::of(&plane, plane.unit_of(address)).0)
             };
             addresses.iter().flat_map(of).collect()
         });
@@ -124,13 +126,10 @@ impl Agent {
             // Neither is proven: whoever has the address keeps it.
             return Ok(());
         }
-        let (uid, identity) = (pod.uid.clone(), identity.to_owned());
+        let (uid, identity, node) = (pod.uid.clone(), identity.to_owned(), self.node.clone());
         let moved = self.engine.transact(move |context| {
-            let gone = |holder: &Holder| {
-                let kept = holder.sticky.as_ref().is_some_and(|sticky| sticky.identity == identity);
-                kept && !holder.uid.is_empty() && holder.uid != uid
-            };
-            Ok(context.ipam.release_where(gone, context.now))
+            let gone = |holder: &Holder| !holder.uid.is_empty() && holder.uid != uid;
+            Ok(context.ipam.relieve(&identity, &node, gone, context.now))
         })?;
         info!(pod = pod.name, addresses = moved.len(), "an earlier pod of this name is gone; its address moves");
         Ok(())
@@ -160,10 +159,10 @@ impl Agent {
     }
 
     fn take_from_gone(&self, identities: &[String], uid: &str) -> Result<(), Error> {
-        let (identities, uid) = (identities.to_vec(), uid.to_owned());
+        let (identities, uid, node) = (identities.to_vec(), uid.to_owned(), self.node.clone());
         self.engine.transact(move |context| {
             for identity in &identities {
-                context.ipam.release_gone(identity, &uid, context.now);
+                context.ipam.release_gone(identity, &uid, &node, context.now);
             }
             Ok(())
         })

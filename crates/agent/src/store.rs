@@ -100,8 +100,8 @@ impl ClusterStore {
             self.dirty.insert(key.clone());
         }
         self.known.insert(key.clone(), (remote, revision));
-        // Who wrote it last did not say.
-        if revision != 0 {
+        // It may have been this node's alone before.
+        if revision != 0 && self.leases.mask(key) == u64::MAX {
             self.claimed.insert(key.clone());
         }
         self.refresh(key).map(drop)
@@ -193,7 +193,9 @@ impl ClusterStore {
         match outcome {
             Written::As(revision) => {
                 self.flushed_at.insert(write.key.clone(), Instant::now());
-                self.claimed.insert(write.key.clone());
+                if write.changed == u64::MAX {
+                    self.claimed.insert(write.key.clone());
+                }
                 self.learn(&write.key, write.block.clone(), revision);
                 self.told(&write.key, u64::MAX)?;
                 let (own, _) = self.journalled(&write.key)?;

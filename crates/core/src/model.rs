@@ -267,6 +267,13 @@ impl Pool {
         Plane { network: self.network.clone(), family: self.family, unit_len: self.unit_len }
     }
 
+    /// The plane in which its leases are recorded, if it lends.
+    #[must_use]
+    pub fn plane_of_leases(&self) -> Option<Plane> {
+        let unit_len = self.lending?.block_len;
+        Some(Plane { network: Plane::network_of_leases(&self.network), family: self.family, unit_len })
+    }
+
     /// Whether an address that was given back at `since` must still rest.
     #[must_use]
     pub fn rests(&self, since: Time, now: Time) -> bool {

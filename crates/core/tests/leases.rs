@@ -4,7 +4,7 @@ mod common;
 
 use berth_core::error::Error;
 use berth_core::ipam::{Entropy, Group, Ipam};
-use berth_core::model::{Lending, Pool};
+use berth_core::model::{Lending, Pool, StickyPolicy};
 use common::*;
 use std::collections::BTreeSet;
 
@@ -150,6 +150,18 @@ fn among_others_a_lease_is_the_lessees_alone() {
     assert!(matches!(&refused, Err(Error::AddressReserved { reason, .. }) if reason.contains("\"b\"")), "{refused:?}");
     wanted.subject.node = "b".into();
     assert!(ipam.allocate(&wanted, NOW, &mut Entropy(1)).is_ok());
+}
+
+/// Nor does anybody else end what is in use in it, though its user be gone: the lessee would not hear of it.
+#[test]
+fn among_others_what_is_in_use_in_a_lease_is_ended_by_the_lessee_alone() {
+    let mut ipam = among_others(Pool { sticky: Some(StickyPolicy::default()), ..lending(&["10.0.0.0/29"], 30, false) });
+    let mut wanted = request(pod("c1", "ns", "db-0", "u1"), vec![Group::default()]);
+    wanted.subject.node = "a".into();
+    ipam.allocate(&wanted, NOW, &mut Entropy(1)).unwrap();
+    let identity = ipam.slots().find_map(|(_, _, view)| Some(view.holder()?.sticky?.identity)).unwrap();
+    assert_eq!(ipam.relieve(&identity, "b", |_| true, NOW), Vec::<std::net::IpAddr>::new());
+    assert_eq!(ipam.relieve(&identity, "a", |_| true, NOW).len(), 1);
 }
 
 /// A lease that is opened is everybody's, with what is in use in it; nobody leases it again.

@@ -135,11 +135,11 @@ fn who_is_gone_leaves_it_to_the_other_end() {
     };
     for (gone, stays) in [("a", "b"), ("b", "a")] {
         let mut ipam = moving();
-        ipam.release_gone("machine/ns/vm/eth0", gone, NOW);
+        ipam.release_gone("machine/ns/vm/eth0", gone, "n1", NOW);
         ipam.commit();
         assert_eq!(users(&ipam), [stays]);
-        ipam.release_gone("machine/ns/vm/eth0", gone, NOW);
-        ipam.release_gone("machine/ns/vm/eth0", stays, NOW);
+        ipam.release_gone("machine/ns/vm/eth0", gone, "n1", NOW);
+        ipam.release_gone("machine/ns/vm/eth0", stays, "n1", NOW);
         ipam.commit();
         assert_eq!((users(&ipam).len(), ipam.of_identity("machine/ns/vm/eth0").len()), (0, 1));
         assert_sound(&ipam);

@@ -26,6 +26,25 @@ fn a_pod_of_the_same_name_gets_its_address_back_on_another_node() {
     assert_eq!(world.used(), 1);
 }
 
+/// What a node leases is in its hands alone: a pod that comes back elsewhere while the old one's DEL is missing gets another
+/// address, and nobody gets the old one twice.
+#[test]
+fn a_pod_that_comes_back_elsewhere_takes_nothing_out_of_another_nodes_lease() {
+    let Some(world) = World::start() else { return };
+    world.nodes(&["n1", "n2"]);
+    world.pool("p", &json!({"ranges": ["10.9.0.0/24"], "blockSize": 26, "sticky": {}}));
+    let (one, two) = (world.agent("n1"), world.agent("n2"));
+    let before = world.pod("n1", "db-0", &json!({}));
+    let address = one.address(&before, "c1");
+    berth_e2e::until("the server to know of it", || (world.used() == 1).then_some(()));
+    world.delete_pod(&before);
+    let after = world.pod("n2", "db-0", &json!({}));
+    assert_ne!(two.address(&after, "c2"), address);
+    let other = world.pod("n1", "web", &json!({}));
+    assert_ne!(one.address(&other, "c3"), address, "it is kept for db-0");
+    one.del(&before, "c1").silent();
+}
+
 #[test]
 fn a_claim_is_bound_at_its_first_use_and_followed_by_whoever_uses_it() {
     let Some(world) = World::start() else { return };

@@ -175,6 +175,22 @@ impl Ipam {
         active.flatten().collect()
     }
 
+    /// Takes back what those have of an identity that the test picks. What another node leases is for that one to say.
+    pub fn relieve(&mut self, identity: &str, node: &str, test: impl Fn(&Holder) -> bool, now: Time) -> Vec<IpAddr> {
+        let mut own = self.find_identity(identity);
+        own.retain(|&id| {
+            let user = self.view(id).filter(|view| view.state == State::Active).and_then(|view| view.holder());
+            user.is_some_and(|user| test(&user)) && !self.is_leased_to_another(id, node)
+        });
+        self.release_slots(own, now)
+    }
+
+    /// Whether a slot is in a run that is leased to another node than this.
+    fn is_leased_to_another(&self, id: SlotId, node: &str) -> bool {
+        let Some(entry) = self.entries[id.block()].as_ref().filter(|_| self.apart.is_some()) else { return false };
+        self.lessee_of(&entry.key, id.slot()).is_some_and(|lessee| lessee != node)
+    }
+
     /// The addresses of an attachment.
     #[must_use]
     pub fn of_attachment(&self, key: Attachment<'_>) -> Vec<IpAddr> {
@@ -246,9 +262,10 @@ impl Ipam {
     }
 
     /// Takes an identity's addresses from a pod that is gone; what it has. If its machine was moving, the other pod has
-    /// them alone now.
-    pub fn release_gone(&mut self, identity: &str, uid: &str, now: Time) -> Vec<IpAddr> {
-        let own = self.find_identity(identity);
+    /// them alone now. What another node leases is for that one to say.
+    pub fn release_gone(&mut self, identity: &str, uid: &str, node: &str, now: Time) -> Vec<IpAddr> {
+        let mut own = self.find_identity(identity);
+        own.retain(|&id| !self.is_leased_to_another(id, node));
         for &id in &own {
             if self.view(id).and_then(|view| view.source()).is_some_and(|source| source.uid == uid) {
                 self.leave_source(id);
