@@ -7,7 +7,7 @@
 
 use crate::agent::Agent;
 use berth_core::block::BlockKey;
-use berth_core::ipam::Lease;
+use berth_core::ipam::{Ipam, Lease};
 use std::sync::PoisonError;
 use tracing::{debug, info};
 
@@ -39,38 +39,44 @@ pub(crate) fn ask(agent: &Agent) {
     }
 }
 
-/// Opens a lease of each block where another node has asked for it.
+/// Opens a lease of each block where another node has asked for it, as soon as there is something to give.
 pub(crate) fn open_wanted(agent: &Agent) {
-    let wanted = agent.engine.with_store(|store| store.remote().take_wanted());
-    if wanted.is_empty() {
+    let remote = agent.engine.with_store(|store| store.remote());
+    let (wanted, node) = (remote.wanted(), agent.node.clone());
+    if wanted.is_empty() || agent.engine.read(|ipam| to_give(ipam, &node, &wanted).is_empty()) {
         return;
     }
-    let node = agent.node.clone();
     let opened = agent.engine.transact(move |context| {
-        let pools: Vec<String> = context.ipam.pools().map(|pool| pool.name.clone()).collect();
-        let mut opened = 0usize;
-        for pool in pools {
-            let own = context.ipam.leases(&pool).into_iter().filter(|lease| lease.node == node);
-            let meant = |lease: &Lease| wanted.iter().any(|key| records(key, lease));
-            // The one with the most to give; one that has nothing to give stays.
-            let free = |lease: &Lease| {
-                let (used, size) = context.ipam.lease_usage(lease);
-                size.as_f64() - used.as_f64()
-            };
-            let mut own: Vec<(f64, Lease)> = own.filter(meant).map(|lease| (free(&lease), lease)).collect();
-            own.sort_by(|a, b| b.0.total_cmp(&a.0));
-            if let Some((_, lease)) = own.first().filter(|(free, _)| *free > 0.0) {
-                context.ipam.open_lease(lease, context.now)?;
-                opened += 1;
-            }
+        let mut opened = Vec::new();
+        for (key, lease) in to_give(context.ipam, &node, &wanted) {
+            context.ipam.open_lease(&lease, context.now)?;
+            opened.push(key);
         }
         Ok(opened)
     });
     match opened {
-        Ok(0) => {}
-        Ok(leases) => info!(leases, "opened leases for nodes that are short of addresses"),
+        Ok(keys) => {
+            info!(leases = keys.len(), "opened leases for nodes that are short of addresses");
+            remote.met(&keys);
+        }
         Err(error) => debug!(%error, "could not open a lease"),
     }
+}
+
+/// Of each pool and block of leases that was asked for, the lease of this node with the most to give, if it has anything.
+fn to_give(ipam: &Ipam, node: &str, wanted: &[BlockKey]) -> Vec<(BlockKey, Lease)> {
+    let free = |lease: &Lease| {
+        let (used, size) = ipam.lease_usage(lease);
+        size.as_f64() - used.as_f64()
+    };
+    let of_pool = |pool: String| {
+        let own = ipam.leases(&pool).into_iter().filter(|lease| lease.node == node);
+        let meant = |lease: Lease| Some((wanted.iter().find(|key| records(key, &lease))?.clone(), lease));
+        let ample =
+            own.filter_map(meant).map(|(key, lease)| (free(&lease), key, lease)).filter(|(free, ..)| *free > 0.0);
+        ample.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, key, lease)| (key, lease))
+    };
+    ipam.pools().map(|pool| pool.name.clone()).filter_map(of_pool).collect()
 }
 
 /// Whether a block records a lease.

@@ -201,6 +201,8 @@ impl<S: BlockStore> Inner<S> {
                     attempts += 1;
                     in_vain = if all { in_vain + 1 } else { 1 };
                     self.store.give_way(in_vain);
+                    // What was read before that is old by now where others are at work.
+                    self.looked_at.clear();
                 }
             }
             if surprises == BLIND_STEPS {

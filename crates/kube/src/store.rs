@@ -40,7 +40,7 @@ struct News {
     doubtful: BTreeSet<BlockKey>,
     /// Blocks in which this node has holders, and of which it cannot be read which.
     closed: BTreeSet<BlockKey>,
-    /// Blocks of leases of which somebody needs one to be opened.
+    /// Blocks of leases of which somebody needs one to be opened, and nobody has yet.
     wanted: BTreeSet<BlockKey>,
     listeners: Vec<Touched>,
 }
@@ -91,7 +91,11 @@ impl KubeStore {
             };
             let event = projected(event, entry);
             if let Event::Apply((_, Some(stored), wanted)) | Event::InitApply((_, Some(stored), wanted)) = &event {
-                news.wanted.extend(wanted.then(|| stored.0.clone()));
+                if *wanted {
+                    news.wanted.insert(stored.0.clone());
+                } else {
+                    news.wanted.remove(&stored.0);
+                }
                 if is_closed(&stored.1) {
                     news.closed.insert(stored.0.clone());
                 } else {
@@ -106,6 +110,7 @@ impl KubeStore {
             for key in gone.filter_map(|change| change.before) {
                 news.touch(&key);
                 news.closed.remove(&*key);
+                news.wanted.remove(&*key);
                 news.lost_sight.insert((*key).clone());
             }
         }));
@@ -148,10 +153,16 @@ impl KubeStore {
         Ok(empty.into_iter().map(|(key, ..)| key).collect())
     }
 
-    /// The blocks of leases of which somebody needs one to be opened, as far as the watch has told.
+    /// The blocks of leases of which somebody needs one to be opened, as far as the watch has told. Who has nothing to give
+    /// now may have later.
     #[must_use]
-    pub fn take_wanted(&self) -> Vec<BlockKey> {
-        std::mem::take(&mut lock(&self.news).wanted).into_iter().collect()
+    pub fn wanted(&self) -> Vec<BlockKey> {
+        lock(&self.news).wanted.iter().cloned().collect()
+    }
+
+    /// A lease of these blocks was opened: it takes a moment until the watch tells that nobody needs one any more.
+    pub fn met(&self, keys: &[BlockKey]) {
+        lock(&self.news).wanted.retain(|key| !keys.contains(key));
     }
 
     /// Whether it is not known if the last write of a block was made.
