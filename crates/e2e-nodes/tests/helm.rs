@@ -65,7 +65,7 @@ fn the_chart_installs_upgrades_and_uninstalls() {
     eprintln!("-- uninstalled");
     web.delete(&lab);
     helm(&lab, &["uninstall", "berth", "--wait", "--timeout", "120s"]);
-    let left = lab.kubectl("get ippools,ipsubnets -o jsonpath={.items[*].metadata.finalizers}");
+    let left = lab.kubectl("get ippools,ipsubnets,ipreservations -o jsonpath={.items[*].metadata.finalizers}");
     assert_eq!(left, "", "no finalizer is left");
     lab.kubectl("delete ippools --all --timeout 20s");
     let kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,\
