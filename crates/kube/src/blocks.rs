@@ -230,8 +230,8 @@ pub(crate) fn decode(object: &BlockObject) -> Option<Stored> {
     Some((key, block, revision(object)))
 }
 
-/// Since when nothing real is so.
-const NEVER: Time = Time(u64::MAX);
+/// Since when nothing real is so: the last moment that a block can tell of.
+const NEVER: Time = Time::FOREVER;
 
 /// A block of which nothing is known but that it is there: nothing of it may be given out.
 fn closed(key: &BlockKey) -> Block {
@@ -245,4 +245,26 @@ fn closed(key: &BlockKey) -> Block {
 /// Whether it is not known what is in a block.
 pub(crate) fn is_closed(block: &Block) -> bool {
     block.slots().any(|(_, view)| view.since == NEVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::addr::Family;
+    use berth_core::block::Plane;
+
+    #[test]
+    fn a_block_that_cannot_be_read_gives_nothing_and_is_known_for_what_it_is() {
+        let plane = Plane { network: "default".into(), family: Family::V4, unit_len: 32 };
+        let (key, _) = BlockKey::of(&plane, plane.unit_of("10.9.0.0".parse().unwrap()));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("berth.io", "v1alpha1", "IPBlock"));
+        let spec = BlockSpec { slots: "!".to_owned(), ..to_spec(&key, &Block::default()) };
+        let mut object = BlockObject::new(&block_name(&key), &resource, spec);
+        object.metadata.resource_version = Some("7".to_owned());
+        let (found, block, revision) = decode(&object).unwrap();
+        assert_eq!((found, revision, block.taken()), (key.clone(), 7, u64::MAX));
+        assert!(is_closed(&block) && !is_closed(&Block::default()));
+        object.metadata.name = Some("another".to_owned());
+        assert!(decode(&object).is_none());
+    }
 }
