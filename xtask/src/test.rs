@@ -173,9 +173,9 @@ fn control_plane() -> Result<Outcome> {
         "control_plane",
     ]))?;
     sh::run(&mut sh::cargo(&["test", "--package", "berth-admission", "--test", "webhook"]))?;
-    // Each test has an API server of its own, which is busy while it starts and idle while the test waits.
+    // Many tests have an API server of their own, which is busy while it starts and idle while the test waits.
     let agents = ["test", "--package", "berth-e2e-cluster", "--no-fail-fast"];
-    sh::run(sh::cargo(&agents).args(["--", "--test-threads", "3"]))?;
+    sh::run(sh::cargo(&agents).args(["--", "--test-threads", "4"]))?;
     Ok(Outcome::Passed)
 }
 

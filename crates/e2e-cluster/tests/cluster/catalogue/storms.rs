@@ -1,7 +1,7 @@
 //! The cases in which much happens at once: G00011, G00012, I00006 and I00008, and an application with a thousand pods.
 
-use crate::pools;
-use crate::subnets::{app_pools, has, sizes_of};
+use super::pools;
+use super::subnets::{app_pools, has, sizes_of};
 use berth_e2e_cluster::case::Seen;
 use berth_e2e_cluster::third_party::THIRD_PARTY;
 use berth_e2e_cluster::workloads::version_of;

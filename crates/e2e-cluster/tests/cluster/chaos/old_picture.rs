@@ -7,7 +7,7 @@ use berth_e2e::until;
 use berth_e2e_cluster::{Controller, Fault, Pod, Proxy, World};
 use serde_json::json;
 
-/// Addresses of pods that are gone are not what this is about: controller_faults.rs looks at those.
+/// Addresses of pods that are gone are not what this is about: controller.rs looks at those.
 const SOON: [&str; 4] = ["--audit", "1s", "--reclaim", "pod-gone=never,node-gone=0s,not-coming-back=0s"];
 
 /// A controller that hears of these resources what there was when it started, and nothing after. It is the same replica

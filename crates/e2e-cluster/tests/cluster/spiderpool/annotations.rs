@@ -1,7 +1,7 @@
 //! Annotations of pods and namespaces: the cases A of the catalogue that need no real interfaces. All tests share a server;
 //! each has a node, a namespace and pools of its own. `N` in a text is the number of the test.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::{Ran, until};
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! F: virtual machines. Their pods have names that never come back, and their addresses stay all the same.
 
-use crate::pools;
+use super::pools;
 use berth_core::block::State;
 use berth_e2e_cluster::machines::{INSTANCE, MAKER};
 use berth_e2e_cluster::{Agent, Case, Pod};

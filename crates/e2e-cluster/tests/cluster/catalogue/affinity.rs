@@ -1,6 +1,6 @@
 //! L: who may use a pool.
 
-use crate::pools;
+use super::pools;
 use berth_e2e_cluster::Case;
 use serde_json::json;
 

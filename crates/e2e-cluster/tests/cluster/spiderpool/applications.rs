@@ -1,6 +1,6 @@
 //! Pools by hand and pools that follow applications: the walk-through of Spiderpool's guide for third-party controllers.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! D: pools that people make.
 
-use crate::pools;
+use super::pools;
 use berth_e2e_cluster::Case;
 use serde_json::{Value, json};
 
@@ -44,14 +44,17 @@ fn d00002_another_gateway_and_other_routes_are_for_new_pods() {
     let before = agent.add(&old, "old").json();
     assert_eq!(before["ips"][0]["gateway"], case.here("10.N.0.1"), "{before}");
     assert_eq!(before["routes"][0]["dst"], "192.168.0.0/16", "{before}");
-    case.berth("IPPool", "p", &spec("10.N.0.2", "172.16.0.0/12"));
+    // What the pod has cannot become the gateway: it would be taken out of the pool.
+    let has_it = before["ips"][0]["address"] == case.here("10.N.0.2/24");
+    let other = if has_it { "10.N.0.3" } else { "10.N.0.2" };
+    case.berth("IPPool", "p", &spec(other, "172.16.0.0/12"));
     let mut number = 0;
     let mut new = Value::Null;
     case.until("the agent to know", || {
         number += 1;
         let pod = case.pod_on(&agent, &case.namespace, &format!("new-{number}"), &asks);
         new = agent.add(&pod, &pod.name).json();
-        new["ips"][0]["gateway"] == case.here("10.N.0.2")
+        new["ips"][0]["gateway"] == case.here(other)
     });
     assert_eq!(new["routes"][0]["dst"], "172.16.0.0/12", "{new}");
     // The pod that was there is not touched: it has its address, and CHECK of what it was told says so.

@@ -1,6 +1,6 @@
 //! E: every kind of pod gets its addresses.
 
-use crate::pools;
+use super::pools;
 use berth_e2e_cluster::Case;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! T: workloads of kinds that are not Kubernetes' own.
 
-use crate::pools;
-use crate::subnets::{app_pools, sizes_of};
+use super::pools;
+use super::subnets::{app_pools, sizes_of};
 use berth_core::block::State;
 use berth_e2e_cluster::Case;
 use berth_e2e_cluster::third_party::THIRD_PARTY;
@@ -77,7 +77,7 @@ fn t00004_and_t00005_a_pool_that_is_kept_is_found_again_by_the_same_kind_and_no_
     let old = before[0]["metadata"]["name"].clone();
     for seen in case.until_running("web", 2) {
         let pool = app_pools(&case).into_iter().find(|pool| pool["metadata"]["name"] == old).unwrap();
-        assert!(crate::subnets::has(&pool, seen.addresses[0]), "{seen:?} is not in {pool}");
+        assert!(super::subnets::has(&pool, seen.addresses[0]), "{seen:?} is not in {pool}");
     }
     assert_eq!(sizes_of(&app_pools(&case)), [3, 3]);
     case.sane(&[&case.namespace]);

@@ -1,6 +1,6 @@
 //! SpiderEndpoints and the records of pools: what they say of a pod beside its addresses.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};

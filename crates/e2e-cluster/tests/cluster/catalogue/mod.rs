@@ -10,6 +10,7 @@ mod assign;
 mod machines;
 mod pools;
 mod reclaim;
+mod reliability;
 mod reserved;
 mod storms;
 mod subnets;

@@ -1,6 +1,6 @@
 //! G: addresses come back, and only those that should.
 
-use crate::pools;
+use super::pools;
 use berth_core::block::{BlockKey, Plane, Slot};
 use berth_core::holder::Holder;
 use berth_core::time::Time;

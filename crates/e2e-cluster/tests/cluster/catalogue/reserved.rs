@@ -1,6 +1,6 @@
 //! S: addresses that nobody gets.
 
-use crate::pools;
+use super::pools;
 use berth_e2e_cluster::Case;
 use serde_json::json;
 

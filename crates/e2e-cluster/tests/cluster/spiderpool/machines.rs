@@ -1,6 +1,6 @@
 //! Virtual machines in SpiderIPPools: an address and an endpoint under the name of the machine, whatever its pods are called.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::until;
 use berth_e2e_cluster::World;
 use berth_e2e_cluster::machines::{KUBEVIRT, definitions, owner};

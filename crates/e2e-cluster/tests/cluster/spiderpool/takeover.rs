@@ -1,6 +1,6 @@
 //! Addresses that Spiderpool gave out before Berth came.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::{binaries, succeed, until};
 use berth_e2e_cluster::World;
 use serde_json::{Value, json};

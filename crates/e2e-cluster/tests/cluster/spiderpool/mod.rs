@@ -9,6 +9,7 @@ mod complete;
 mod endpoints;
 mod export;
 mod machines;
+mod socket;
 mod switches;
 mod takeover;
 

@@ -1,7 +1,7 @@
 //! The way back: what Berth has given out, in Spiderpool's words.
 
-use crate::takeover::endpoint;
-use crate::{apply, install};
+use super::takeover::endpoint;
+use super::{apply, install};
 use berth_dialects::native::block::{BlockSpec, from_spec};
 use berth_e2e::{binaries, succeed, until};
 use berth_e2e_cluster::World;

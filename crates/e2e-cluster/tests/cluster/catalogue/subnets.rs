@@ -173,7 +173,7 @@ fn i00005_an_edit_of_a_subnets_gateway_or_routes_is_for_pools_that_have_none_of_
     let mut number = 0;
     let mut answer = |pool: &str| {
         number += 1;
-        let annotations = crate::pools(&[case.name(pool)]);
+        let annotations = super::pools(&[case.name(pool)]);
         let pod =
             case.pod_on(&agent, &case.namespace, &format!("{pool}-{number}"), &json!({"annotations": annotations}));
         let said = agent.add(&pod, &pod.name).json();

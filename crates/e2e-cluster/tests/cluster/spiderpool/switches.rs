@@ -1,6 +1,6 @@
 //! Spiderpool's `conf.yml`, read by agents and the controller: what each switch does.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_e2e::http::Http;
 use berth_e2e::needs::{IP, Need, UTIL_LINUX, met};
 use berth_e2e::{Netns, Segment, until};

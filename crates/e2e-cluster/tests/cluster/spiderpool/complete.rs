@@ -1,7 +1,7 @@
 //! Objects get what their makers left out: at once from the webhook, and a moment later from the controller where nobody
 //! was there to be asked.
 
-use crate::{apply, install};
+use super::{apply, install};
 use berth_dialects::crd;
 use berth_e2e::{binaries, succeed, until};
 use berth_e2e_cluster::World;
