@@ -18,11 +18,16 @@ use serde_json::{Value, json};
 
 /// What a pod's interface gets, and why: the rule that decides, the pools that were considered, what it has already; and
 /// which other interfaces of the pod are served along with it, or why not. What a CNI configuration on the node says is
-/// not known here.
+/// not known here; what Spiderpool's switches say has to be brought along.
 ///
 /// # Errors
 /// If the server cannot be asked, or there is no such pod.
-pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -> anyhow::Result<Value> {
+pub fn explain_pod(
+    to: &Connect,
+    (namespace, name): (&str, &str),
+    interface: &str,
+    spiderpool: &Conf,
+) -> anyhow::Result<Value> {
     let cluster = Cluster::connect(to)?;
     let found = pods::find(&cluster, namespace, name)?;
     let (pod, node) = found.with_context(|| format!("there is no pod {namespace}/{name}"))?;
@@ -34,8 +39,9 @@ pub fn explain_pod(to: &Connect, namespace: &str, name: &str, interface: &str) -
     let cidrs: Vec<Cidr> =
         places.node_addresses().iter().map(|&address| Cidr::containing(address, bits(address))).collect();
     let mut ipam = Ipam::new();
-    let config = objects.config().0;
-    let applications = Applications::of(&config, &Conf::default());
+    let mut config = objects.config().0;
+    spiderpool.apply(&mut config);
+    let applications = Applications::of(&config, spiderpool);
     ipam.configure(config);
     for (key, block, _) in cluster.wait(Blocks::new(cluster.client().clone(), "").list(None))? {
         ipam.load(&key, block);

@@ -240,7 +240,7 @@ impl Agent {
             }
             Ok(())
         })?;
-        Err(Error::RetriesExhausted(1))
+        Err(Error::RetriesExhausted)
     }
 
     /// Removes the records of pods that are gone and do not come back.

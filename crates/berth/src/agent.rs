@@ -38,9 +38,13 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
 }
 
 pub(crate) fn explain(args: &ExplainPodArgs, ui: &mut Ui) -> u8 {
-    let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
+    let pod = args.pod.split_once('/').unwrap_or(("default", &args.pod));
+    let spiderpool = match spiderpool::settings(args.spiderpool_config.as_deref(), ui) {
+        Ok(settings) => settings.conf,
+        Err(code) => return code,
+    };
     let connect = Connect::as_kubectl(args.kubeconfig.clone());
-    match berth_agent::explain_pod(&connect, namespace, name, &args.interface) {
+    match berth_agent::explain_pod(&connect, pod, &args.interface, &spiderpool) {
         Ok(answer) => berth_cli::explain(answer, args, ui),
         Err(error) => {
             ui.fail(&format!("{error:#}"), None);

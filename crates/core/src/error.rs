@@ -90,8 +90,8 @@ pub enum Error {
     #[error("claim {0:?} does not exist")]
     UnknownClaim(String),
     /// Other writers won every time.
-    #[error("gave up after {0} attempts: other writers changed the same blocks each time")]
-    RetriesExhausted(u32),
+    #[error("gave up: other writers changed the same blocks each time")]
+    RetriesExhausted,
     /// A DEL for the same attachment came after this ADD was started.
     #[error("container {0} was deleted while this request was on its way")]
     Superseded(String),
@@ -205,7 +205,7 @@ impl Error {
             Self::UnknownPoolType { .. } => ("unknown-pool-type", code::UNKNOWN_POOL_TYPE, 422, 17, "use the type \"local\", or run the provider that serves this type"),
             Self::UnknownClaim(_) => ("unknown-claim", code::UNKNOWN_CLAIM, 404, 18, "`berth get claims -A` lists the claims there are"),
             Self::NotFound { .. } => ("not-found", code::NOT_FOUND, 404, 24, "`berth get KIND` lists what there is"),
-            Self::RetriesExhausted(_) => ("retries-exhausted", 11, 503, 19, "try again; many writers share these blocks"),
+            Self::RetriesExhausted => ("retries-exhausted", 11, 503, 19, "try again; many writers share these blocks"),
             Self::Superseded(_) => ("superseded", 11, 409, 20, "nothing is left behind; a new ADD works"),
             Self::NotHeld { .. } => ("not-held", code::NOT_HELD, 409, 21, "recreate the container"),
             Self::InUse { .. } => ("in-use", code::IN_USE, 409, 22, "release those addresses first"),

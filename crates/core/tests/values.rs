@@ -158,7 +158,7 @@ fn every_error_has_names_of_its_own() {
         Error::UnknownPoolType { pool: text(), kind: text() },
         Error::NotFound { kind: text(), name: text() },
         Error::UnknownClaim(text()),
-        Error::RetriesExhausted(3),
+        Error::RetriesExhausted,
         Error::Superseded(text()),
         Error::NotHeld { container: text(), address: text() },
         Error::InUse { object: text(), holders: text() },

@@ -143,7 +143,7 @@ impl<S: BlockStore> Inner<S> {
         self.roll_back();
         match self.try_to_run(batch, now, attempts) {
             Ok(true) => batch.iter().for_each(Job::deliver),
-            Ok(false) => batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted(ATTEMPTS))),
+            Ok(false) => batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted)),
             Err(error) => {
                 self.roll_back();
                 return Err(error);

@@ -164,7 +164,7 @@ impl<S: BlockStore> Engine<S> {
         // The objects are in force now. If their blocks cannot be written, a claim stays unbound and is bound later.
         match inner.write_once() {
             Ok(true) => result,
-            Ok(false) => Err(Error::RetriesExhausted(1)),
+            Ok(false) => Err(Error::RetriesExhausted),
             Err(error) => Err(error.into()),
         }
     }

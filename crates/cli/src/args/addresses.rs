@@ -60,6 +60,9 @@ pub struct ExplainPodArgs {
     /// Kubeconfig; if absent that of KUBECONFIG, ~/.kube/config, or the service account of the pod
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// File with what Spiderpool's ConfigMap spiderpool-conf has under conf.yml, if the agents were given one
+    #[arg(long, value_name = "FILE", env = "BERTH_SPIDERPOOL_CONFIG", hide_env_values = true)]
+    pub spiderpool_config: Option<PathBuf>,
     /// How to print.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -2,8 +2,8 @@
 
 use berth_e2e_cluster::World;
 
-const ACCEPTED: &str = include_str!("../../dialects/src/crd/testdata/accepted.yaml");
-const REFUSED: &str = include_str!("../../dialects/src/crd/testdata/refused.yaml");
+const ACCEPTED: &str = include_str!("../../../dialects/src/crd/testdata/accepted.yaml");
+const REFUSED: &str = include_str!("../../../dialects/src/crd/testdata/refused.yaml");
 
 #[test]
 fn the_server_takes_what_is_sound_and_says_what_is_not() {

@@ -3,9 +3,10 @@
 use super::{apply, install};
 use berth_e2e::http::Http;
 use berth_e2e::needs::{IP, Need, UTIL_LINUX, met};
-use berth_e2e::{Netns, Segment, until};
+use berth_e2e::{Netns, Segment, binaries, run, until};
 use berth_e2e_cluster::{Agent, Controller, Pod, World};
 use serde_json::{Value, json};
+use std::process::Command;
 
 const SUBNET: &str = "ipam.spidernet.io/subnet";
 
@@ -65,6 +66,16 @@ fn i00024_families_sets_and_pools_of_applications_are_switched_off() {
     let only = world.pod("n1", "only", &json!({"ipam.spidernet.io/ippool": r#"{"ipv6":["six"]}"#}));
     let refused = agent.add(&only, "c3");
     assert!(refused.code != 0 && refused.stdout.contains("IPv6 is disabled"), "{}", refused.stdout);
+    // So says whoever is asked beforehand, if told of the file.
+    let explain = || {
+        let mut command = Command::new(binaries::berth());
+        command.args(["explain", "pod", "only", "--kubeconfig"]).arg(world.plane.kubeconfig());
+        command
+    };
+    let file = world.dir().join("conf.yml");
+    let told = run(explain().arg("--spiderpool-config").arg(&file));
+    assert!(String::from_utf8_lossy(&told.stdout).contains("IPv6 is disabled"), "{told:?}");
+    assert!(!String::from_utf8_lossy(&run(&mut explain()).stdout).contains("IPv6 is disabled"));
     let condition = |pool: &str| world.field(&format!("spiderippool/{pool}"), ".status.conditions[0].reason");
     until("the pool to say so", || (condition("six") == "FamilyDisabled").then_some(()));
     assert_eq!(condition("four"), "Accepted");
