@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const GATHER: Duration = Duration::from_millis(5);
 
 /// How long an address waits for its pod. Most ask within seconds; some never do, having their address from elsewhere.
-const KEEP: Duration = Duration::from_secs(120);
+pub(crate) const KEEP: Duration = Duration::from_secs(120);
 
 /// What pods will ask for.
 #[derive(Default)]
@@ -81,8 +81,8 @@ impl Promised {
     }
 
     /// Whether the promise has waited for too long.
-    fn is_late(&self) -> bool {
-        self.promise.as_ref().is_some_and(|(_, since)| since.elapsed() > KEEP)
+    fn is_late(&self, keep: Duration) -> bool {
+        self.promise.as_ref().is_some_and(|(_, since)| since.elapsed() > keep)
     }
 
     /// A late promise was taken back, or could not be: then it is tried again after a while.
@@ -93,7 +93,7 @@ impl Promised {
 
 /// Promises addresses to pods as they are bound to this node, until told to stop. A thread of its own: nothing that is
 /// slow may come between a pod and what it will need in a moment.
-pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
+pub(crate) fn promise_to_new_pods(agent: &Agent, keep: Duration, stop: &AtomicBool) {
     let Some((pods, bell)) = agent.pods.followed() else {
         return debug!("the API server does not tell which pods are on the host's network: nothing is promised to any");
     };
@@ -105,7 +105,7 @@ pub(crate) fn promise_to_new_pods(agent: &Agent, stop: &AtomicBool) {
             std::thread::sleep(GATHER);
         }
         heard = rung;
-        let late: Vec<Key> = known.iter().filter(|(_, it)| it.is_late()).map(|(key, _)| key.clone()).collect();
+        let late: Vec<Key> = known.iter().filter(|(_, it)| it.is_late(keep)).map(|(key, _)| key.clone()).collect();
         let mut broken: Vec<(String, String)> = late.iter().filter_map(|key| known.get(key)?.what()).collect();
         let mut wanted = Vec::new();
         for key in changes.take() {
@@ -257,11 +257,11 @@ mod tests {
     fn a_promise_that_waits_for_too_long_ends_once_that_is_written() {
         let Some(before) = Instant::now().checked_sub(KEEP + Duration::from_secs(1)) else { return };
         let promised = |since| Promised { uid: "u".into(), promise: Some(("pods".into(), since)) };
-        assert!(!promised(Instant::now()).is_late());
+        assert!(!promised(Instant::now()).is_late(KEEP));
         let mut late = promised(before);
-        assert!(late.is_late());
+        assert!(late.is_late(KEEP));
         late.end(false);
-        assert!(!late.is_late() && late.what().is_some(), "it is tried again after a while");
+        assert!(!late.is_late(KEEP) && late.what().is_some(), "it is tried again after a while");
         late.end(true);
         assert!(late.what().is_none());
     }

@@ -61,6 +61,8 @@ pub struct AgentOptions {
     pub idle_lease_for: Option<Duration>,
     /// How often one block is written behind the answers at most; the default if absent.
     pub write_block_every: Option<Duration>,
+    /// How long an address waits for the pod it was promised to; the default if absent.
+    pub promise_for: Option<Duration>,
     /// Where Spiderpool's plugins and tools are answered; `None` if nowhere.
     pub spiderpool_socket: Option<PathBuf>,
     /// What Spiderpool's switches come to.
@@ -119,7 +121,7 @@ pub fn serve(options: &AgentOptions, stop: &AtomicBool) -> anyhow::Result<()> {
     thread::scope(|scope| -> anyhow::Result<()> {
         let follow = || news::follow(&agent, version, stop);
         thread::Builder::new().name("configuration".to_owned()).spawn_scoped(scope, follow)?;
-        let promise = || ahead::promise_to_new_pods(&agent, stop);
+        let promise = || ahead::promise_to_new_pods(&agent, options.promise_for.unwrap_or(ahead::KEEP), stop);
         thread::Builder::new().name("ahead".to_owned()).spawn_scoped(scope, promise)?;
         chores(&agent, recovery, &queue, options, stop);
         Ok(())

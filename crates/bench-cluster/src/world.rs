@@ -87,6 +87,7 @@ impl World {
                 empty_for: None,
                 idle_lease_for: None,
                 write_block_every: None,
+                promise_for: None,
                 spiderpool_socket: None,
                 spiderpool: Default::default(),
                 log_format: LogFormat::Text,

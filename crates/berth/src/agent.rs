@@ -23,6 +23,7 @@ pub(crate) fn run(args: &AgentArgs, ui: &mut Ui) -> u8 {
         empty_for: Some(Duration::from_secs(args.empty_for)),
         idle_lease_for: Some(Duration::from_secs(args.idle_lease_for)),
         write_block_every: Some(Duration::from_secs(args.write_block_every)),
+        promise_for: Some(Duration::from_secs(args.promise_for)),
         spiderpool_socket: args.spiderpool_socket.clone(),
         spiderpool,
         log_format: log_format(args.daemon.log.log_format),

@@ -49,4 +49,7 @@ pub struct AgentArgs {
     /// How many seconds pass at least between two writes of a leased block, which nobody waits for
     #[arg(long, value_name = "SECONDS", env = "BERTH_WRITE_BLOCK_EVERY", hide_env_values = true, default_value_t = 10)]
     pub write_block_every: u64,
+    /// For how many seconds an address waits that was promised to a pod before its container asked
+    #[arg(long, value_name = "SECONDS", env = "BERTH_PROMISE_FOR", hide_env_values = true, default_value_t = 120)]
+    pub promise_for: u64,
 }

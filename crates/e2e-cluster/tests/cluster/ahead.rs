@@ -5,10 +5,17 @@
 use berth_core::block::Block;
 use berth_dialects::native::block::{BlockSpec, from_spec};
 use berth_e2e::until;
-use berth_e2e_cluster::{Agent, Pod, World};
+use berth_e2e_cluster::{Agent, Corner as Part, Fault, Pod, World};
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 
-/// A node of its own with a pool of its own, in a cluster that the tests share.
+/// The cluster that these tests share; with no others, since its server stands still at times.
+fn world() -> Option<&'static World> {
+    static WORLD: OnceLock<Option<World>> = OnceLock::new();
+    WORLD.get_or_init(World::start).as_ref()
+}
+
+/// A node of its own with a pool of its own, in that cluster.
 struct Corner {
     world: &'static World,
     name: &'static str,
@@ -19,7 +26,7 @@ struct Corner {
 impl Corner {
     /// One pod has been served, so that it is known what pods ask for.
     fn new(name: &'static str, number: u8) -> Option<Self> {
-        let world = World::shared()?;
+        let world = world()?;
         world.nodes(&[name]);
         world.pool(name, &json!({"ranges": [format!("10.9.{number}.0/24")]}));
         let corner = Self { world, name, number, agent: world.agent(name) };
@@ -174,4 +181,41 @@ fn an_agent_that_lost_its_journal_lets_the_pod_keep_what_it_was_promised() {
     own.agent.del(&pod, "c-web").silent();
     assert_eq!(own.used(), 1);
     own.agent.stop();
+}
+
+#[test]
+fn a_promise_that_may_have_been_taken_back_is_kept_by_nobody_who_cannot_ask() {
+    let Some(world) = World::shared() else { return };
+    let corner = Part::of(world);
+    corner.pool("p", &json!({"ranges": ["10.N.0.1-10.N.0.2"]}));
+    let agent = corner.quiet_agent("n1", "p", &["--promise-for", "2"]);
+    agent.start();
+    let _ = agent.address(&corner.pod(&agent, "first", &json!({})), "c-first");
+    let late = corner.pod(&agent, "late", &json!({}));
+    until("the promise", || (corner.used() == 2).then_some(()));
+    // It is taken back; that gets there, its answer does not, and nothing else after it.
+    let proxy = agent.proxy();
+    proxy.freeze_watches();
+    let mut lost = false;
+    proxy.rule(move |seen| match (lost, seen.is_write()) {
+        (true, _) => Some(Fault::Refuse),
+        (false, true) => {
+            lost = true;
+            Some(Fault::LoseAnswer)
+        }
+        (false, false) => None,
+    });
+    until("the end of the promise", || (corner.used() == 1).then_some(()));
+    let other = corner.agent("n2", "p");
+    let quicker = corner.pod(&other, "quicker", &json!({}));
+    let _ = other.address(&quicker, "c-quicker");
+    let refused = agent.add(&late, "c-late");
+    assert_ne!(refused.code, 0, "another has it: {}", refused.stdout);
+    // Who can ask again is told that nothing is left, and served when something is.
+    proxy.no_rule();
+    proxy.thaw_watches();
+    assert_ne!(agent.add(&late, "c-late").code, 0);
+    other.del(&quicker, "c-quicker").silent();
+    until("an address", || (agent.add(&late, "c-late").code == 0).then_some(()));
+    corner.check();
 }

@@ -1,4 +1,4 @@
-//! The cases in which much happens at once: G00011, G00012, I00006 and I00008, and an application with a thousand pods.
+//! The cases in which much happens at once: G00011, G00012, I00006, I00008 and P00002, and an application with a thousand pods.
 
 use super::pools;
 use super::subnets::{app_pools, has, sizes_of};
@@ -50,6 +50,25 @@ fn g00011_two_stateful_sets_share_five_addresses_and_exactly_five_pods_run() {
 #[test]
 fn g00011_two_stateful_sets_share_five_addresses_that_they_keep_and_exactly_five_pods_run() {
     two_sets_share_five_addresses(true);
+}
+
+#[test]
+fn p00002_forty_replicas_on_forty_addresses_start_and_start_anew_and_go() {
+    let Some(case) = Case::begin() else { return };
+    case.berth("IPPool", "p", &json!({"ranges": ["10.N.0.1-10.N.0.40"]}));
+    let _nodes = [case.node("n1", &json!({})), case.node("n2", &json!({}))];
+    let asks = pools(&[case.name("p")]);
+    drop(case.run("Deployment", "web", 40, &asks));
+    case.until_running("web", 40);
+    // All of them at once, as people do who want to see them start anew: the new ones wait for what the old ones have.
+    for seen in running(&case) {
+        case.end_pod(&seen.pod);
+    }
+    case.until_running("web", 40);
+    case.sane(&[&case.namespace]);
+    assert_eq!(case.used(), 40);
+    case.remove("Deployment", "web");
+    case.until_used(0);
 }
 
 /// A StatefulSet of a third party.
