@@ -50,9 +50,12 @@ impl Guard {
         self.seen = versions;
         self.world.refresh();
         self.waiting = false;
+        // All are looked at before the server is asked: its answer is to be younger than the wish that one goes.
+        let guarded: Vec<_> =
+            guarded.into_iter().map(|(kind, finalizer, own)| (kind, finalizer, own.snapshot().0)).collect();
         let mut said = None;
-        for (kind, finalizer, mirror) in guarded {
-            for (key, record) in mirror.snapshot().0 {
+        for (kind, finalizer, objects) in guarded {
+            for (key, record) in objects {
                 let object = Guarded { kind, finalizer, key: &key, record: &record };
                 if let Some(effect) = self.decide(&object, &mut said) {
                     self.waiting |= !self.carry_out(&object, effect);
