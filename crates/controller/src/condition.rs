@@ -1,15 +1,22 @@
 //! Conditions in the status of objects.
 
+use berth_core::time::Time;
 use serde_json::{Value, json};
 
 /// A condition with the time since when it is so: since before, if it said the same before.
-pub(crate) fn dated(status: &Value, mut condition: Value) -> Value {
+pub(crate) fn dated(status: &Value, mut condition: Value, now: Time) -> Value {
     let known = of(status, condition["type"].as_str().unwrap_or_default());
     condition["lastTransitionTime"] = match known.filter(|known| known["status"] == condition["status"]) {
         Some(known) => known["lastTransitionTime"].clone(),
-        None => json!(jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()),
+        None => json!(written(now)),
     };
     condition
+}
+
+/// To the second, as Kubernetes writes instants.
+fn written(now: Time) -> String {
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }
 
 /// The condition of a type that a status has.
@@ -27,10 +34,9 @@ mod tests {
             {"type": "Other", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"},
             {"type": "Bound", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         ]});
-        let same = dated(&status, json!({"type": "Bound", "status": "True"}));
+        let same = dated(&status, json!({"type": "Bound", "status": "True"}), Time::from_secs(0));
         assert_eq!(same["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        let other = dated(&status, json!({"type": "Bound", "status": "False"}));
-        assert_ne!(other["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        assert!(other["lastTransitionTime"].is_string());
+        let other = dated(&status, json!({"type": "Bound", "status": "False"}), Time(1_800_000_000_900_000));
+        assert_eq!(other["lastTransitionTime"], "2027-01-15T08:00:00Z");
     }
 }

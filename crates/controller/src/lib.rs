@@ -14,18 +14,21 @@
 //! | [`guard`] | what is in use is not deleted |
 //! | [`status`] | how full pools and subnets are |
 //! | [`spiderpool`] | the same of Spiderpool's kinds, their labels, and an endpoint for each pod |
+//! | [`effects`] | what those want to be written, as values, and who writes it |
 //! | [`leader`] | which of several replicas writes |
 //! | [`condition`], [`events`], [`metrics`] | what people and Prometheus are told |
 //! | [`takeover`], [`export`] | what Spiderpool gave out becomes Berth's, and the way back |
 //! | [`run`], [`uninstall`] | starting, stopping, and leaving for good |
 //!
 //! Each of the workers is a loop round a pure decision: it sleeps until a mirror rings, looks at what changed, decides,
-//! and writes by compare-and-swap. Every replica looks; only the leader writes.
+//! and writes by compare-and-swap. Decisions know neither server nor clock: what is known goes in, what is to be done
+//! comes out, object by object, so that a bad one stops no other. Every replica looks; only the leader writes.
 
 mod admission;
 mod apps;
 mod claims;
 mod condition;
+mod effects;
 mod endpoints;
 mod events;
 mod export;

@@ -1,8 +1,9 @@
 //! A SpiderEndpoint for each pod that has an address of a SpiderIPPool, under the name of the pod, or of the virtual machine
-//! that keeps its address from pod to pod. It is made out of blocks when the pod has been
-//! answered already, and follows them; a pod that was not told apart from another of its name gets none.
+//! that keeps its address from pod to pod. It is made out of blocks when the pod has been answered already, and follows
+//! them; a pod that was not told apart from another of its name gets none.
 
-use crate::facts::{PodFacts, SpiderMirrors};
+use crate::effects::{Answer, OnlyIf, Verb, Write, Writer};
+use crate::facts::{EndpointRecord, PodFacts, SpiderMirrors};
 use crate::index::Index;
 use crate::world::World;
 use berth_core::block::{Block, BlockKey, Plane, State};
@@ -11,14 +12,12 @@ use berth_core::reclaim::Pod;
 use berth_dialects::native::pod::DefaultRoute;
 use berth_dialects::spiderpool::endpoint::{Current, EndpointStatus, Interface, raise};
 use berth_dialects::spiderpool::{ENDPOINT, POOL};
-use berth_kube::connect::CallError;
 use berth_kube::objects::resource_of;
 use berth_kube::watch::Key;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tracing::debug;
 
 /// How many are written in one round: statuses are not to wait for all pods of a cluster that starts.
 const AT_ONCE: usize = 200;
@@ -70,7 +69,8 @@ impl Endpoints {
 
     /// Makes, changes and removes endpoints until they say what blocks say. What could not be written, and what is too
     /// much for one round, is done in the next.
-    pub(super) fn bring_up_to_date(&mut self, world: &World, mirrors: &SpiderMirrors) {
+    pub(super) fn bring_up_to_date(&mut self, world: &World, mirrors: &SpiderMirrors, writer: &Writer) {
+        let facts = |namespace: &str, name: &str| world.mirrors.pods.get(namespace, name);
         let mut written = 0;
         for pod in std::mem::take(&mut self.due) {
             if written == AT_ONCE {
@@ -78,27 +78,17 @@ impl Endpoints {
                 continue;
             }
             let known = mirrors.endpoints.get(&pod.namespace, &pod.name);
-            let (wanted, kept) = world.engine.read(|ipam| {
-                let held = self.held(ipam, &pod, world);
-                (status(ipam, &pod, &held), held.kept)
-            });
-            let outcome = match (wanted, known) {
-                (Some((status, _)), Some(known)) if known.status == status => continue,
-                (Some((status, stays)), known) => write(world, &pod, &status, stays, known.is_some()),
-                (None, Some(known)) => {
-                    let uid = &known.status.current.uid;
-                    let facts = world.mirrors.pods.get(&pod.namespace, &pod.name);
-                    let lives = facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
-                    if !known.own || lives || kept {
-                        continue;
-                    }
-                    world.cluster.wait(api(world, &pod).delete(&pod.name, &DeleteParams::default())).map(|_| ())
-                }
-                (None, None) => continue,
+            let Some(write) = world.engine.read(|ipam| {
+                let held = self.held(ipam, &pod, facts);
+                decide(&pod, known.as_deref(), status(ipam, &pod, &held), held.kept, facts)
+            }) else {
+                continue;
             };
             written += 1;
-            if !done(outcome, &pod.name) {
-                self.due.insert(pod);
+            match writer.carry_out(&write) {
+                // Somebody was quicker; what is so now is looked at in the next round.
+                Answer::Done | Answer::Overtaken => {}
+                Answer::Refused | Answer::Failed => drop(self.due.insert(pod)),
             }
         }
     }
@@ -109,7 +99,7 @@ impl Endpoints {
     }
 
     /// What the pod has that is there now; an earlier one of its name may not have given back everything yet.
-    fn held(&self, ipam: &Ipam, pod: &Key, world: &World) -> Held {
+    fn held(&self, ipam: &Ipam, pod: &Key, pods: impl Fn(&str, &str) -> Option<Arc<PodFacts>>) -> Held {
         let mut out = Held::default();
         let Key { namespace, name } = pod;
         let blocks: BTreeSet<&BlockKey> =
@@ -129,8 +119,9 @@ impl Endpoints {
                 }
                 // The pod may be known a moment later than what it has; the machine's endpoint is not to go meanwhile.
                 out.kept |= holder.machine().is_some();
-                let facts = world.mirrors.pods.get(namespace, &holder.pod);
-                let Some(facts) = facts.filter(|facts| matches!(facts.seen_by(&holder.uid), Pod::There(_))) else {
+                let Some(facts) =
+                    pods(namespace, &holder.pod).filter(|facts| matches!(facts.seen_by(&holder.uid), Pod::There(_)))
+                else {
                     continue;
                 };
                 out.stays |= facts.of_set || holder.machine().is_some();
@@ -153,28 +144,37 @@ pub(super) fn api(world: &World, pod: &Key) -> Api<DynamicObject> {
     Api::namespaced_with(world.cluster.client().clone(), &pod.namespace, &resource_of(ENDPOINT))
 }
 
-fn done(outcome: Result<(), CallError>, pod: &str) -> bool {
-    match outcome {
-        // Somebody was quicker; what is so now is looked at in the next round.
-        Err(error) if !matches!(error.status(), Some(404 | 409)) => {
-            debug!(%error, pod, "could not write an endpoint; it is tried again");
-            false
+/// What is to be done about the endpoint of a pod: `wanted` is what it is to say and whether it outlives the pod, `kept`
+/// whether something is kept for the pod while it is away.
+fn decide(
+    pod: &Key,
+    known: Option<&EndpointRecord>,
+    wanted: Option<(EndpointStatus, bool)>,
+    kept: bool,
+    pods: impl Fn(&str, &str) -> Option<Arc<PodFacts>>,
+) -> Option<Write> {
+    let mut only_if = OnlyIf::default();
+    let verb = match (wanted, known) {
+        (Some((status, _)), Some(known)) if known.status == status => return None,
+        (Some((status, stays)), known) => {
+            let object = raise(&pod.namespace, &pod.name, &status, !stays);
+            match known {
+                Some(_) => Verb::Patch(json!({ "metadata": object["metadata"], "status": object["status"] })),
+                None => Verb::Create(object),
+            }
         }
-        _ => true,
-    }
-}
-
-fn write(world: &World, pod: &Key, status: &EndpointStatus, stays: bool, there: bool) -> Result<(), CallError> {
-    let api = api(world, pod);
-    let object = raise(&pod.namespace, &pod.name, status, !stays);
-    if there {
-        let patch = json!({ "metadata": object["metadata"], "status": object["status"] });
-        return world.cluster.wait(api.patch(&pod.name, &PatchParams::default(), &Patch::Merge(patch))).map(|_| ());
-    }
-    let mut made = DynamicObject::new(&pod.name, &resource_of(ENDPOINT));
-    made.metadata = serde_json::from_value(object["metadata"].clone()).unwrap_or_default();
-    made.data = json!({ "status": object["status"] });
-    world.cluster.wait(api.create(&PostParams::default(), &made)).map(|_| ())
+        (None, Some(known)) => {
+            let uid = &known.status.current.uid;
+            let lives = pods(&pod.namespace, &pod.name).is_some_and(|pod| matches!(pod.seen_by(uid), Pod::There(_)));
+            if !known.own || lives || kept {
+                return None;
+            }
+            only_if.uid = Some(known.uid.clone());
+            Verb::Delete
+        }
+        (None, None) => return None,
+    };
+    Some(Write { kind: ENDPOINT, key: pod.clone(), only_if, verb, news: Vec::new() })
 }
 
 /// What the endpoint of a pod is to say, and whether it outlives the pod; `None` if the pod has nothing.
@@ -192,4 +192,95 @@ fn status(ipam: &Ipam, name: &Key, held: &Held) -> Option<(EndpointStatus, bool)
     let ips = told.iter().map(interface).collect();
     let current = Current { uid: held.uid.clone(), node: held.node.clone(), ips };
     Some((EndpointStatus { current, owner_controller_type: kind, owner_controller_name: owner }, held.stays))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_core::holder::{Holder, Sticky};
+    use berth_core::time::Time;
+    use berth_dialects::{Object, lower_all};
+    use serde_json::Value;
+
+    const NOW: Time = Time::from_secs(1_800_000_000);
+
+    fn ipam() -> Ipam {
+        let object: Object = serde_json::from_value(json!({
+            "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": POOL, "metadata": {"name": "a"},
+            "spec": {"subnet": "10.0.0.0/24", "ips": ["10.0.0.5-10.0.0.9"]},
+        }))
+        .unwrap();
+        let mut ipam = Ipam::new();
+        ipam.configure(lower_all([&object]).unwrap());
+        ipam
+    }
+
+    fn holder(uid: &str, kept: bool) -> Holder {
+        let sticky = kept.then(|| Sticky { identity: Sticky::of_pod("web", "db-0", "eth0"), keep: None });
+        let [id, ifname, namespace, pod] = ["c1", "eth0", "web", "db-0"].map(str::to_owned);
+        Holder { id, ifname, namespace, pod, uid: uid.to_owned(), node: "n1".to_owned(), sticky, ..Holder::default() }
+    }
+
+    fn pod() -> Key {
+        Key::new("web", "db-0")
+    }
+
+    /// What is decided if the pod of this UID is there, if any.
+    fn decided(ipam: &Ipam, there: Option<&str>, known: Option<&EndpointRecord>) -> Option<Write> {
+        let facts = |_: &str, name: &str| {
+            let uid = there.filter(|_| name == "db-0")?;
+            let object = serde_json::from_value(json!({"metadata": {"namespace": "web", "name": name, "uid": uid}}));
+            Some(Arc::new(PodFacts::read(&object.unwrap())))
+        };
+        let mut endpoints = Endpoints::default();
+        endpoints.take_in(ipam, ipam.blocks().map(|(key, _)| key));
+        let held = endpoints.held(ipam, &pod(), facts);
+        decide(&pod(), known, status(ipam, &pod(), &held), held.kept, facts)
+    }
+
+    fn in_use(uid: &str) -> Ipam {
+        let mut ipam = ipam();
+        let plane = ipam.pool("a").unwrap().plane();
+        ipam.recognise(&plane, "10.0.0.5".parse().unwrap(), holder(uid, false), NOW).unwrap();
+        ipam
+    }
+
+    fn record(own: bool, status: &Value) -> EndpointRecord {
+        let status = serde_json::from_value(status.clone()).unwrap();
+        EndpointRecord { uid: "e1".to_owned(), own, status }
+    }
+
+    #[test]
+    fn an_endpoint_is_made_changed_and_then_left_alone() {
+        let ipam = in_use("u1");
+        let made = decided(&ipam, Some("u1"), None).unwrap();
+        assert_eq!((made.kind, &made.key), (ENDPOINT, &pod()));
+        let Verb::Create(object) = made.verb else { panic!("{:?}", made.verb) };
+        assert_eq!(object["status"]["current"]["uid"], "u1");
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
+        assert_eq!(decided(&ipam, Some("u1"), Some(&record(true, &object["status"]))), None);
+        // What another left under the name becomes what the blocks say.
+        let changed = decided(&ipam, Some("u1"), Some(&EndpointRecord::default())).unwrap();
+        let patch = json!({ "metadata": object["metadata"], "status": object["status"] });
+        assert_eq!(changed.verb, Verb::Patch(patch));
+        assert_eq!(decided(&ipam, Some("u2"), None), None, "another pod of the name is there");
+    }
+
+    #[test]
+    fn an_endpoint_goes_if_it_is_our_own_and_nothing_is_left_of_the_pod() {
+        let Some(Write { verb: Verb::Create(object), .. }) = decided(&in_use("u1"), Some("u1"), None) else {
+            panic!("nothing is made")
+        };
+        let own = record(true, &object["status"]);
+        let gone = decided(&ipam(), None, Some(&own)).unwrap();
+        assert_eq!((gone.verb, gone.only_if.uid.as_deref()), (Verb::Delete, Some("e1")));
+        assert!(decided(&ipam(), Some("u2"), Some(&own)).is_some(), "another pod of the name keeps nothing");
+        assert_eq!(decided(&ipam(), Some("u1"), Some(&own)), None, "the pod is alive");
+        assert_eq!(decided(&ipam(), None, Some(&record(false, &object["status"]))), None, "it is another's");
+        assert_eq!(decided(&ipam(), None, None), None);
+        let mut kept = ipam();
+        let plane = kept.pool("a").unwrap().plane();
+        kept.hold(&plane, "10.0.0.5".parse().unwrap(), holder("", true), NOW).unwrap();
+        assert_eq!(decided(&kept, None, Some(&own)), None, "its address is kept for it");
+    }
 }

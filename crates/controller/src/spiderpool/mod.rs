@@ -22,6 +22,7 @@ mod strangers;
 pub(crate) use complete::subnet_uid;
 pub(crate) use metrics::Counts;
 
+use crate::effects::Writer;
 use crate::events::Events;
 use crate::facts::SpiderMirrors;
 use crate::leader::Seat;
@@ -49,6 +50,7 @@ const AUDIT: Duration = Duration::from_secs(300);
 /// The writer of what people see.
 pub(crate) struct Spider {
     world: Arc<World>,
+    writer: Writer,
     blocks: Touched,
     followed: Option<Followed>,
     /// The configuration by which everything was last looked at, and its version.
@@ -87,6 +89,7 @@ impl Followed {
 impl Spider {
     pub(crate) fn new(world: Arc<World>, events: Events) -> Self {
         Self {
+            writer: Writer::new(&world.cluster, events.clone()),
             blocks: world.touched(),
             followed: None,
             config: Config::default(),
@@ -124,11 +127,11 @@ impl Spider {
             world.engine.read(|ipam| self.endpoints.look_at_all(ipam, mirrors));
         }
         self.strangers.tell(&world, mirrors, &self.statuses.dirty.pools);
-        self.statuses.bring_up_to_date(&world, mirrors);
+        self.statuses.bring_up_to_date(&world, mirrors, &self.writer);
         if self.incomplete {
-            self.incomplete = !complete(&world, mirrors);
+            self.incomplete = !complete(&world, mirrors, &self.writer);
         }
-        self.endpoints.bring_up_to_date(&world, mirrors);
+        self.endpoints.bring_up_to_date(&world, mirrors, &self.writer);
         self.outdated.clean(&world, mirrors, &self.endpoints);
         PACE
     }
