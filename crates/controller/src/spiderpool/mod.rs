@@ -132,7 +132,7 @@ impl Spider {
             self.incomplete = !complete(&world, mirrors, &self.writer);
         }
         self.endpoints.bring_up_to_date(&world, mirrors, &self.writer);
-        self.outdated.clean(&world, mirrors, &self.endpoints);
+        self.outdated.clean(&world, mirrors, &self.endpoints, &self.writer);
         PACE
     }
 

@@ -2,17 +2,18 @@
 //! says so, and are left alone otherwise. It is looked twice, and the server is asked right before, as for every record.
 
 use super::endpoints::{Endpoints, api, has};
+use crate::effects::{Answer, OnlyIf, Verb, Write, Writer};
 use crate::facts::{EndpointRecord, Fresh, Look, Ordinals, SpiderMirrors};
 use crate::world::World;
 use berth_core::block::BlockKey;
 use berth_core::ipam::Ipam;
 use berth_core::reclaim::{Keeper, Pod};
-use berth_dialects::spiderpool::FINALIZER;
 use berth_dialects::spiderpool::endpoint::EndpointStatus;
+use berth_dialects::spiderpool::{ENDPOINT, FINALIZER};
 use berth_kube::connect::CallError;
 use berth_kube::watch::Key;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, ObjectMeta};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -32,87 +33,107 @@ pub(super) struct Outdated {
     doubtful: BTreeMap<Key, String>,
 }
 
+/// What stands behind a record: as far as is known here, or as the server says.
+struct Behind {
+    /// The pod that it speaks of.
+    pod: Pod,
+    /// Whether the StatefulSet that it names makes the pod again.
+    returns: bool,
+    /// Whether a block speaks of the pod.
+    held: bool,
+}
+
 impl Outdated {
     /// One round, if it is time for one.
-    pub(super) fn clean(&mut self, world: &World, mirrors: &SpiderMirrors, endpoints: &Endpoints) {
+    pub(super) fn clean(&mut self, world: &World, mirrors: &SpiderMirrors, endpoints: &Endpoints, writer: &Writer) {
         let pace = if self.doubtful.is_empty() { AUDIT } else { TWO_LOOKS };
         if !world.spiderpool.clean_endpoints || self.last.is_some_and(|last| last.elapsed() < pace) {
             return;
         }
         self.last = Some(Instant::now());
         let found: BTreeMap<Key, String> = mirrors.endpoints.with(|all| {
-            let outdated = all.iter().filter(|(key, record)| is_outdated(world, endpoints, key, record));
+            let outdated =
+                all.iter().filter(|(key, record)| is_outdated(record, &known(world, endpoints, key, record)));
             outdated.map(|(key, record)| (key.clone(), record.uid.clone())).collect()
         });
         for (key, uid) in found.iter().filter(|(key, uid)| self.doubtful.get(*key) == Some(*uid)) {
-            match remove(world, endpoints, key, uid) {
-                Ok(true) => info!(pod = %key, "removed a SpiderEndpoint whose pod and addresses are long gone"),
-                Ok(false) => {}
-                Err(error) => debug!(%error, pod = %key, "could not remove a SpiderEndpoint; it is tried again"),
+            match ask(world, key, uid) {
+                Ok(writes) if writes.is_empty() => {}
+                // One after the other: while it has the finalizer it does not go.
+                Ok(writes) if writes.iter().all(|write| is_done(write, writer.carry_out(write))) => {
+                    info!(pod = %key, "removed a SpiderEndpoint whose pod and addresses are long gone");
+                }
+                Ok(_) => debug!(pod = %key, "could not remove a SpiderEndpoint; it is tried again"),
+                Err(error) => debug!(%error, pod = %key, "could not ask about a SpiderEndpoint; it is tried again"),
             }
         }
         self.doubtful = found;
     }
 }
 
-/// Whether nothing stands behind a record, as far as is known here.
-fn is_outdated(world: &World, endpoints: &Endpoints, pod: &Key, record: &EndpointRecord) -> bool {
+/// A deletion is done as well if the object waited for the finalizer alone.
+fn is_done(write: &Write, answer: Answer) -> bool {
+    answer == Answer::Done || (write.verb == Verb::Delete && answer == Answer::Overtaken)
+}
+
+/// Whether nothing stands behind a record.
+fn is_outdated(record: &EndpointRecord, behind: &Behind) -> bool {
     let status = &record.status;
-    // Those that Berth made follow the blocks anyway, and of one that cannot be read nobody knows what it speaks of.
-    if record.own || status.current.uid.is_empty() || is_machine(status) {
-        return false;
-    }
-    let gone = world.mirrors.pod(&pod.namespace, &pod.name, &status.current.uid);
-    let returns = || {
-        let set = world.mirrors.sets.get(&pod.namespace, &status.owner_controller_name);
-        set.is_some_and(|set| set.want(&status.owner_controller_name, &pod.name) == Keeper::Wanted)
-    };
-    let known = || world.engine.read(|ipam| endpoints.knows(ipam, pod));
-    matches!(gone, Pod::Absent | Pod::Replaced) && !(is_of_set(status) && returns()) && !known()
+    // Those that Berth made follow the blocks anyway, of one that cannot be read nobody knows what it speaks of, and a
+    // virtual machine's has the machine's name and says nothing about whether there is a pod.
+    let is_machine = status.owner_controller_type.starts_with("VirtualMachine");
+    let can_be = !record.own && !status.current.uid.is_empty() && !is_machine;
+    let is_gone = matches!(behind.pod, Pod::Absent | Pod::Replaced) && !behind.held;
+    can_be && is_gone && !(is_of_set(status) && behind.returns)
 }
 
 fn is_of_set(status: &EndpointStatus) -> bool {
     status.owner_controller_type == "StatefulSet"
 }
 
-/// A virtual machine's record has the machine's name, and says nothing about whether there is a pod.
-fn is_machine(status: &EndpointStatus) -> bool {
-    status.owner_controller_type.starts_with("VirtualMachine")
+/// What removes a record, as the server has it.
+fn removal(pod: &Key, object: &ObjectMeta) -> Vec<Write> {
+    let write = |only_if: OnlyIf, verb: Verb| Write {
+        kind: ENDPOINT,
+        key: pod.clone(),
+        only_if: OnlyIf { uid: object.uid.clone(), ..only_if },
+        verb,
+        news: Vec::new(),
+    };
+    let finalizers = object.finalizers.as_deref().unwrap_or_default();
+    let others: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
+    let is_kept = others.len() < finalizers.len();
+    let as_read = OnlyIf { version: object.resource_version.clone(), ..OnlyIf::default() };
+    let free = is_kept.then(|| write(as_read, Verb::Patch(json!({ "metadata": { "finalizers": others } }))));
+    free.into_iter().chain([write(OnlyIf::default(), Verb::Delete)]).collect()
 }
 
-/// Removes a record, if the server says too that nothing stands behind it; whether it did.
-fn remove(world: &World, endpoints: &Endpoints, pod: &Key, uid: &str) -> Result<bool, CallError> {
-    let api = api(world, pod);
-    let Some(object) = world.cluster.wait(api.get_opt(&pod.name))? else { return Ok(false) };
+/// What stands behind a record, as far as is known here.
+fn known(world: &World, endpoints: &Endpoints, pod: &Key, record: &EndpointRecord) -> Behind {
+    let status = &record.status;
+    let set = world.mirrors.sets.get(&pod.namespace, &status.owner_controller_name);
+    Behind {
+        pod: world.mirrors.pod(&pod.namespace, &pod.name, &status.current.uid),
+        returns: set.is_some_and(|set| set.want(&status.owner_controller_name, &pod.name) == Keeper::Wanted),
+        held: world.engine.read(|ipam| endpoints.knows(ipam, pod)),
+    }
+}
+
+/// What removes a record, if the server says too that nothing stands behind it.
+fn ask(world: &World, pod: &Key, uid: &str) -> Result<Vec<Write>, CallError> {
+    let Some(object) = world.cluster.wait(api(world, pod).get_opt(&pod.name))? else { return Ok(Vec::new()) };
     let record = EndpointRecord::read(&object);
-    if record.uid != *uid || !is_outdated(world, endpoints, pod, &record) {
-        return Ok(false);
+    if record.uid != *uid {
+        return Ok(Vec::new());
     }
     let blocks: Vec<BlockKey> = world.engine.read(|ipam| blocks_of(ipam, &record.status)).into_iter().collect();
-    let held = || world.engine.read(|ipam| blocks.iter().any(|key| has(ipam, key, pod)));
-    if world.engine.look_at(&blocks).is_err() || held() {
-        return Ok(false);
-    }
-    let fresh = Fresh::new(&world.cluster, &world.mirrors, 1)?;
-    let gone = fresh.pod(&pod.namespace, &pod.name, &record.status.current.uid);
-    if !matches!(gone, Pod::Absent | Pod::Replaced) || (is_of_set(&record.status) && returns(world, pod, &record)?) {
-        return Ok(false);
-    }
-    let finalizers = object.metadata.finalizers.unwrap_or_default();
-    if finalizers.iter().any(|own| own == FINALIZER) {
-        let others: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
-        let patch = json!({ "metadata": {
-            "uid": uid, "resourceVersion": object.metadata.resource_version, "finalizers": others,
-        } });
-        world.cluster.wait(api.patch(&pod.name, &PatchParams::default(), &Patch::Merge(patch)))?;
-    }
-    let only_if = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only_if), ..DeleteParams::default() };
-    match world.cluster.wait(api.delete(&pod.name, &params)) {
-        // It was on its way out, and waited for the finalizer alone.
-        Err(error) if error.status() == Some(404) => Ok(true),
-        outcome => outcome.map(|_| true),
-    }
+    let unread = world.engine.look_at(&blocks).is_err();
+    let behind = Behind {
+        held: unread || world.engine.read(|ipam| blocks.iter().any(|key| has(ipam, key, pod))),
+        pod: Fresh::new(&world.cluster, &world.mirrors, 1)?.pod(&pod.namespace, &pod.name, &record.status.current.uid),
+        returns: is_of_set(&record.status) && returns(world, pod, &record)?,
+    };
+    Ok(if is_outdated(&record, &behind) { removal(pod, &object.metadata) } else { Vec::new() })
 }
 
 /// Whether the StatefulSet that a record names makes the pod again, by the server.
@@ -129,4 +150,52 @@ fn blocks_of(ipam: &Ipam, status: &EndpointStatus) -> BTreeSet<BlockKey> {
     let bare = texts.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok());
     let planes = bare.flat_map(|address| ipam.planes_of(address).into_iter().map(move |plane| (plane, address)));
     planes.map(|(plane, address)| BlockKey::of(&plane, plane.unit_of(address)).0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: &str, uid: &str, own: bool) -> EndpointRecord {
+        let mut record = EndpointRecord { own, ..EndpointRecord::default() };
+        record.status.owner_controller_type = kind.to_owned();
+        record.status.current.uid = uid.to_owned();
+        record
+    }
+
+    #[test]
+    fn only_that_goes_of_which_nothing_is_left() {
+        let behind = |pod, returns, held| Behind { pod, returns, held };
+        let gone = || behind(Pod::Absent, false, false);
+        for (record, behind, outdated) in [
+            (record("ReplicaSet", "u", false), gone(), true),
+            (record("ReplicaSet", "u", false), behind(Pod::Replaced, false, false), true),
+            (record("ReplicaSet", "u", false), behind(Pod::Unknown, false, false), false),
+            (record("ReplicaSet", "u", false), behind(Pod::Absent, false, true), false),
+            (record("ReplicaSet", "u", true), gone(), false),
+            (record("ReplicaSet", "", false), gone(), false),
+            (record("StatefulSet", "u", false), behind(Pod::Absent, true, false), false),
+            (record("StatefulSet", "u", false), gone(), true),
+            (record("VirtualMachineInstance", "u", false), gone(), false),
+        ] {
+            assert_eq!(is_outdated(&record, &behind), outdated, "{:?}", record.status);
+        }
+    }
+
+    #[test]
+    fn its_own_finalizer_is_taken_off_first_and_those_of_others_stay() {
+        let pod = Key::new("shop", "web");
+        let text = |text: &str| Some(text.to_owned());
+        let meta = |finalizers: &[&str]| ObjectMeta {
+            uid: text("u"),
+            resource_version: text("7"),
+            finalizers: Some(finalizers.iter().map(|own| (*own).to_owned()).collect()),
+            ..ObjectMeta::default()
+        };
+        let [free, delete] = <[Write; 2]>::try_from(removal(&pod, &meta(&[FINALIZER, "mine"]))).unwrap();
+        assert_eq!(free.verb, Verb::Patch(json!({"metadata": {"finalizers": ["mine"]}})));
+        assert_eq!(free.only_if, OnlyIf { uid: text("u"), version: text("7") });
+        assert_eq!((delete.verb, delete.only_if), (Verb::Delete, OnlyIf { uid: text("u"), version: None }));
+        assert_eq!(removal(&pod, &meta(&["mine"])).len(), 1);
+    }
 }
