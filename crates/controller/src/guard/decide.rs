@@ -49,10 +49,10 @@ pub(super) fn decide(ipam: &Ipam, object: &Guarded<'_>, said: &Said) -> Option<E
         (false, false) => Some(Effect::Keep(write(object, true))),
         (true, true) => {
             let (kind, name) = (object.kind, &object.key.name);
-            let known = users(ipam, kind, name);
-            let unheard = || said.config.as_ref().filter(|_| is_subnet(kind)).and_then(|config| pools_of(config, name));
-            let sure = if is_subnet(kind) { said.config.is_some() } else { said.blocks };
-            Some(match known.or_else(unheard) {
+            // Objects are followed twice, with their specs and without: of its spec nothing may have been heard yet.
+            let unheard = || said.config.as_ref().and_then(|config| users(ipam, config, kind, name));
+            let sure = said.config.is_some() && (said.blocks || is_subnet(kind));
+            Some(match users(ipam, ipam.config(), kind, name).or_else(unheard) {
                 Some(users) => Effect::Remind(users),
                 None if sure => Effect::LetGo(write(object, false)),
                 None => Effect::Ask,
@@ -87,9 +87,8 @@ fn pools_of(config: &Config, subnet: &str) -> Option<String> {
     (!pools.is_empty()).then(|| format!("pools are cut from it: {}", pools.join(", ")))
 }
 
-/// Who uses an object, in words; `None` if nobody does.
-fn users(ipam: &Ipam, kind: &str, name: &str) -> Option<String> {
-    let config = ipam.config();
+/// Who uses an object of a configuration, in words; `None` if nobody does.
+fn users(ipam: &Ipam, config: &Config, kind: &str, name: &str) -> Option<String> {
     if is_subnet(kind) {
         return pools_of(config, name);
     }
@@ -184,16 +183,24 @@ mod tests {
         let pools_alone = Said { blocks: false, ..everything(ipam.config().clone()) };
         assert_eq!(decided(&ipam, &pools_alone), Some(Effect::Ask), "blocks say what is in use");
         let blocks_alone = Said { blocks: true, config: None };
-        let Some(Effect::LetGo(write)) = decided(&ipam, &blocks_alone) else { panic!("it is kept") };
+        assert_eq!(decided(&ipam, &blocks_alone), Some(Effect::Ask), "and the pool, of what");
+        let all = everything(ipam.config().clone());
+        let Some(Effect::LetGo(write)) = decided(&ipam, &all) else { panic!("it is kept") };
         assert_eq!(finalizers(&write), &json!(["mine"]));
         let [id, ifname, namespace, pod] = ["c1", "eth0", "web", "a"].map(str::to_owned);
         let holder = Holder { id, ifname, namespace, pod, ..Holder::default() };
         let plane = ipam.pool("p").unwrap().plane();
         ipam.recognise(&plane, "10.0.0.10".parse().unwrap(), holder, Time::from_secs(1)).unwrap();
-        for said in [Said::default(), blocks_alone] {
-            let Some(Effect::Remind(users)) = decided(&ipam, &said) else { panic!("nobody is reminded") };
+        let in_use = |ipam: &Ipam, said: &Said| {
+            let Some(Effect::Remind(users)) = decided(ipam, said) else { panic!("nobody is reminded") };
             assert!(users.starts_with("in use: 10.0.0.10 by "), "{users}");
-        }
+        };
+        in_use(&ipam, &Said::default());
+        in_use(&ipam, &all);
+        // Of the pool's spec nothing has been heard, but the server has it.
+        ipam.configure(config(&[subnet()]));
+        assert_eq!(decided(&ipam, &Said::default()), Some(Effect::Ask));
+        in_use(&ipam, &all);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the server itself says about who uses anything: a list without a version comes from the quorum, so that nothing
 //! is missing that was there when it was asked for.
 
+use super::RESERVATION;
 use crate::world::World;
 use berth_core::block::BlockKey;
 use berth_core::ipam::Config;
@@ -22,10 +23,12 @@ pub(super) fn take_in_blocks(world: &World) -> bool {
     world.engine.look_at(&other).is_ok()
 }
 
-/// What pools and subnets come to, put together as the configuration is: pools that name no subnet may be of one.
+/// What pools, subnets and reservations come to, put together as the configuration is: pools that name no subnet may be of
+/// one.
 pub(super) fn config(world: &World) -> Result<Config, CallError> {
     let mut objects = Vec::new();
-    for kind in [POOL_OBJECT, SUBNET_OBJECT, spiderpool::POOL, spiderpool::SUBNET] {
+    let kinds = [POOL_OBJECT, SUBNET_OBJECT, RESERVATION, spiderpool::POOL, spiderpool::SUBNET, spiderpool::RESERVED];
+    for kind in kinds {
         match list(world, kind) {
             Ok(listed) => objects.extend(listed),
             // Without a definition there are no objects; what Berth has no right to see, it does not serve.

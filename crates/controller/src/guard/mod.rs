@@ -108,7 +108,7 @@ impl Guard {
         self.asked = Some(Instant::now());
         let config = fresh::config(&self.world);
         if let Err(error) = &config {
-            debug!(%error, "cannot list pools and subnets; no subnet goes");
+            debug!(%error, "cannot list what there is; nothing goes");
         }
         Said { blocks: fresh::take_in_blocks(&self.world), config: config.ok() }
     }

@@ -2,6 +2,7 @@
 //! that keeps its address from pod to pod. It is made out of blocks when the pod has been answered already, and follows
 //! them; a pod that was not told apart from another of its name gets none.
 
+use super::behind::{Behind, has};
 use crate::effects::{Answer, OnlyIf, Verb, Write, Writer};
 use crate::facts::{EndpointRecord, PodFacts, SpiderMirrors};
 use crate::index::Index;
@@ -85,12 +86,25 @@ impl Endpoints {
                 continue;
             };
             written += 1;
+            if write.verb == Verb::Delete && !known.as_deref().is_some_and(|known| self.is_left(world, &pod, known)) {
+                continue;
+            }
             match writer.carry_out(&write) {
                 // Somebody was quicker; what is so now is looked at in the next round.
                 Answer::Done | Answer::Overtaken => {}
                 Answer::Refused | Answer::Failed => drop(self.due.insert(pod)),
             }
         }
+    }
+
+    /// Whether the server says too that nothing stands behind an endpoint: watches may be behind. If it does not, they tell
+    /// of what does sooner or later; if it cannot be asked, it is in the next round.
+    fn is_left(&mut self, world: &World, pod: &Key, known: &EndpointRecord) -> bool {
+        let behind = Behind::ask(world, pod, &known.status);
+        if behind.as_ref().map_or(true, |behind| matches!(behind.pod, Pod::Unknown)) {
+            self.due.insert(pod.clone());
+        }
+        behind.is_ok_and(|behind| behind.is_nothing())
     }
 
     /// Whether any block speaks of a pod of this name.
@@ -131,13 +145,6 @@ impl Endpoints {
         }
         out
     }
-}
-
-/// Whether something in a block is a pod's, in use or kept for it.
-pub(super) fn has(ipam: &Ipam, key: &BlockKey, pod: &Key) -> bool {
-    let slots = ipam.block(key).into_iter().flat_map(Block::slots);
-    let taken = slots.filter(|(_, view)| matches!(view.state, State::Active | State::Held));
-    taken.filter_map(|(_, view)| view.holder()).any(|own| own.namespace == pod.namespace && own.pod == pod.name)
 }
 
 pub(super) fn api(world: &World, pod: &Key) -> Api<DynamicObject> {

@@ -9,8 +9,10 @@
 //! | [`strangers`] | events of pools in which strangers use addresses |
 //! | [`endpoints`] | the endpoints of pods to which something has happened |
 //! | [`outdated`] | endpoints that Spiderpool has left behind |
+//! | [`behind`] | what stands behind an endpoint that is to go |
 //! | [`metrics`] | what is counted, under Spiderpool's names |
 
+mod behind;
 mod complete;
 mod dirty;
 mod endpoints;

@@ -1,13 +1,12 @@
 //! SpiderEndpoints that nothing stands behind, though it was not Berth that made them: they go where Spiderpool's switch
 //! says so, and are left alone otherwise. It is looked twice, and the server is asked right before, as for every record.
 
-use super::endpoints::{Endpoints, api, has};
+use super::behind::Behind;
+use super::endpoints::{Endpoints, api};
 use crate::effects::{Answer, OnlyIf, Verb, Write, Writer};
-use crate::facts::{EndpointRecord, Fresh, Look, Ordinals, SpiderMirrors};
+use crate::facts::{EndpointRecord, Look, Ordinals, SpiderMirrors};
 use crate::world::World;
-use berth_core::block::BlockKey;
-use berth_core::ipam::Ipam;
-use berth_core::reclaim::{Keeper, Pod};
+use berth_core::reclaim::Keeper;
 use berth_dialects::spiderpool::endpoint::EndpointStatus;
 use berth_dialects::spiderpool::{ENDPOINT, FINALIZER};
 use berth_kube::connect::CallError;
@@ -15,8 +14,7 @@ use berth_kube::watch::Key;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, ObjectMeta};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tracing::{debug, info};
 
@@ -33,16 +31,6 @@ pub(super) struct Outdated {
     doubtful: BTreeMap<Key, String>,
 }
 
-/// What stands behind a record: as far as is known here, or as the server says.
-struct Behind {
-    /// The pod that it speaks of.
-    pod: Pod,
-    /// Whether the StatefulSet that it names makes the pod again.
-    returns: bool,
-    /// Whether a block speaks of the pod.
-    held: bool,
-}
-
 impl Outdated {
     /// One round, if it is time for one.
     pub(super) fn clean(&mut self, world: &World, mirrors: &SpiderMirrors, endpoints: &Endpoints, writer: &Writer) {
@@ -52,8 +40,7 @@ impl Outdated {
         }
         self.last = Some(Instant::now());
         let found: BTreeMap<Key, String> = mirrors.endpoints.with(|all| {
-            let outdated =
-                all.iter().filter(|(key, record)| is_outdated(record, &known(world, endpoints, key, record)));
+            let outdated = all.iter().filter(|(key, record)| seems_outdated(world, endpoints, key, record));
             outdated.map(|(key, record)| (key.clone(), record.uid.clone())).collect()
         });
         for (key, uid) in found.iter().filter(|(key, uid)| self.doubtful.get(*key) == Some(*uid)) {
@@ -76,15 +63,14 @@ fn is_done(write: &Write, answer: Answer) -> bool {
     answer == Answer::Done || (write.verb == Verb::Delete && answer == Answer::Overtaken)
 }
 
-/// Whether nothing stands behind a record.
-fn is_outdated(record: &EndpointRecord, behind: &Behind) -> bool {
+/// Whether a record is outdated: `returns` says whether the StatefulSet that it names makes the pod again.
+fn is_outdated(record: &EndpointRecord, behind: &Behind, returns: bool) -> bool {
     let status = &record.status;
     // Those that Berth made follow the blocks anyway, of one that cannot be read nobody knows what it speaks of, and a
     // virtual machine's has the machine's name and says nothing about whether there is a pod.
     let is_machine = status.owner_controller_type.starts_with("VirtualMachine");
     let can_be = !record.own && !status.current.uid.is_empty() && !is_machine;
-    let is_gone = matches!(behind.pod, Pod::Absent | Pod::Replaced) && !behind.held;
-    can_be && is_gone && !(is_of_set(status) && behind.returns)
+    can_be && behind.is_nothing() && !(is_of_set(status) && returns)
 }
 
 fn is_of_set(status: &EndpointStatus) -> bool {
@@ -108,32 +94,28 @@ fn removal(pod: &Key, object: &ObjectMeta) -> Vec<Write> {
     free.into_iter().chain([write(OnlyIf::default(), Verb::Delete)]).collect()
 }
 
-/// What stands behind a record, as far as is known here.
-fn known(world: &World, endpoints: &Endpoints, pod: &Key, record: &EndpointRecord) -> Behind {
-    let status = &record.status;
-    let set = world.mirrors.sets.get(&pod.namespace, &status.owner_controller_name);
-    Behind {
-        pod: world.mirrors.pod(&pod.namespace, &pod.name, &status.current.uid),
-        returns: set.is_some_and(|set| set.want(&status.owner_controller_name, &pod.name) == Keeper::Wanted),
+/// Whether a record is outdated, as far as is known here.
+fn seems_outdated(world: &World, endpoints: &Endpoints, pod: &Key, record: &EndpointRecord) -> bool {
+    let EndpointStatus { current, owner_controller_name: owner, .. } = &record.status;
+    let set = world.mirrors.sets.get(&pod.namespace, owner);
+    let returns = set.is_some_and(|set| set.want(owner, &pod.name) == Keeper::Wanted);
+    let behind = Behind {
+        pod: world.mirrors.pod(&pod.namespace, &pod.name, &current.uid),
         held: world.engine.read(|ipam| endpoints.knows(ipam, pod)),
-    }
+    };
+    is_outdated(record, &behind, returns)
 }
 
-/// What removes a record, if the server says too that nothing stands behind it.
+/// What removes a record, if the server says too that it is outdated.
 fn ask(world: &World, pod: &Key, uid: &str) -> Result<Vec<Write>, CallError> {
     let Some(object) = world.cluster.wait(api(world, pod).get_opt(&pod.name))? else { return Ok(Vec::new()) };
     let record = EndpointRecord::read(&object);
     if record.uid != *uid {
         return Ok(Vec::new());
     }
-    let blocks: Vec<BlockKey> = world.engine.read(|ipam| blocks_of(ipam, &record.status)).into_iter().collect();
-    let unread = world.engine.look_at(&blocks).is_err();
-    let behind = Behind {
-        held: unread || world.engine.read(|ipam| blocks.iter().any(|key| has(ipam, key, pod))),
-        pod: Fresh::new(&world.cluster, &world.mirrors, 1)?.pod(&pod.namespace, &pod.name, &record.status.current.uid),
-        returns: is_of_set(&record.status) && returns(world, pod, &record)?,
-    };
-    Ok(if is_outdated(&record, &behind) { removal(pod, &object.metadata) } else { Vec::new() })
+    let behind = Behind::ask(world, pod, &record.status)?;
+    let returns = is_of_set(&record.status) && returns(world, pod, &record)?;
+    Ok(if is_outdated(&record, &behind, returns) { removal(pod, &object.metadata) } else { Vec::new() })
 }
 
 /// Whether the StatefulSet that a record names makes the pod again, by the server.
@@ -144,17 +126,10 @@ fn returns(world: &World, pod: &Key, record: &EndpointRecord) -> Result<bool, Ca
     Ok(set.is_some_and(|set| Ordinals::read(&set).want(name, &pod.name) == Keeper::Wanted))
 }
 
-/// The blocks that a record speaks of.
-fn blocks_of(ipam: &Ipam, status: &EndpointStatus) -> BTreeSet<BlockKey> {
-    let texts = status.current.ips.iter().flat_map(|interface| [&interface.ipv4, &interface.ipv6]).flatten();
-    let bare = texts.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok());
-    let planes = bare.flat_map(|address| ipam.planes_of(address).into_iter().map(move |plane| (plane, address)));
-    planes.map(|(plane, address)| BlockKey::of(&plane, plane.unit_of(address)).0).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_core::reclaim::Pod;
 
     fn record(kind: &str, uid: &str, own: bool) -> EndpointRecord {
         let mut record = EndpointRecord { own, ..EndpointRecord::default() };
@@ -165,20 +140,19 @@ mod tests {
 
     #[test]
     fn only_that_goes_of_which_nothing_is_left() {
-        let behind = |pod, returns, held| Behind { pod, returns, held };
-        let gone = || behind(Pod::Absent, false, false);
-        for (record, behind, outdated) in [
-            (record("ReplicaSet", "u", false), gone(), true),
-            (record("ReplicaSet", "u", false), behind(Pod::Replaced, false, false), true),
-            (record("ReplicaSet", "u", false), behind(Pod::Unknown, false, false), false),
-            (record("ReplicaSet", "u", false), behind(Pod::Absent, false, true), false),
-            (record("ReplicaSet", "u", true), gone(), false),
-            (record("ReplicaSet", "", false), gone(), false),
-            (record("StatefulSet", "u", false), behind(Pod::Absent, true, false), false),
-            (record("StatefulSet", "u", false), gone(), true),
-            (record("VirtualMachineInstance", "u", false), gone(), false),
+        let gone = || Behind { pod: Pod::Absent, held: false };
+        for (record, behind, returns, outdated) in [
+            (record("ReplicaSet", "u", false), gone(), false, true),
+            (record("ReplicaSet", "u", false), Behind { pod: Pod::Replaced, held: false }, false, true),
+            (record("ReplicaSet", "u", false), Behind { pod: Pod::Unknown, held: false }, false, false),
+            (record("ReplicaSet", "u", false), Behind { pod: Pod::Absent, held: true }, false, false),
+            (record("ReplicaSet", "u", true), gone(), false, false),
+            (record("ReplicaSet", "", false), gone(), false, false),
+            (record("StatefulSet", "u", false), gone(), true, false),
+            (record("StatefulSet", "u", false), gone(), false, true),
+            (record("VirtualMachineInstance", "u", false), gone(), false, false),
         ] {
-            assert_eq!(is_outdated(&record, &behind), outdated, "{:?}", record.status);
+            assert_eq!(is_outdated(&record, &behind, returns), outdated, "{:?}", record.status);
         }
     }
 
