@@ -2,7 +2,7 @@
 //! that keeps its address from pod to pod. It is made out of blocks when the pod has been
 //! answered already, and follows them; a pod that was not told apart from another of its name gets none.
 
-use crate::facts::{PodFacts, SpiderMirrors};
+use crate::facts::{Fresh, Look, PodFacts, SpiderMirrors};
 use crate::index::Index;
 use crate::world::World;
 use berth_core::block::{Block, BlockKey, Plane, State};
@@ -91,6 +91,17 @@ impl Endpoints {
                     let lives = facts.is_some_and(|facts| matches!(facts.seen_by(uid), Pod::There(_)));
                     if !known.own || lives || kept {
                         continue;
+                    }
+                    // The watch may be behind, and tells of a pod that is there sooner or later.
+                    match Fresh::new(&world.cluster, &world.mirrors, 1)
+                        .map(|all| all.pod(&pod.namespace, &pod.name, uid))
+                    {
+                        Ok(Pod::Absent | Pod::Replaced) => {}
+                        Err(_) | Ok(Pod::Unknown) => {
+                            self.due.insert(pod);
+                            continue;
+                        }
+                        Ok(_) => continue,
                     }
                     world.cluster.wait(api(world, &pod).delete(&pod.name, &DeleteParams::default())).map(|_| ())
                 }
