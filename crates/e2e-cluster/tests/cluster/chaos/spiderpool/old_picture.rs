@@ -4,7 +4,7 @@ use super::super::{behind, no_news, proxy, until_listed, without_news};
 use super::{FINALIZER, of_pool};
 use crate::spiderpool::{apply, endpoint, start};
 use berth_e2e::until;
-use berth_e2e_cluster::{Agent, Controller, Pod, Proxy, World};
+use berth_e2e_cluster::{Agent, Controller, Fault, Pod, Proxy, World};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -27,6 +27,11 @@ fn delete(world: &World, object: &str) {
 fn small_pool(world: &World, name: &str, net: u8) {
     let spec = json!({"subnet": format!("10.9.{net}.0/24"), "ips": [format!("10.9.{net}.10")]});
     apply(world, "SpiderIPPool", name, &spec);
+}
+
+fn small_subnet(world: &World, name: &str, net: u8) {
+    let spec = json!({"subnet": format!("10.9.{net}.0/24"), "ips": [format!("10.9.{net}.10-10.9.{net}.99")]});
+    apply(world, "SpiderSubnet", name, &spec);
 }
 
 /// A pod that has an address.
@@ -106,4 +111,76 @@ fn a_pool_whose_use_a_controller_has_not_heard_of_keeps_its_finalizer() {
     proxy.no_rule();
     proxy.release();
     until_gone(&world, "spiderippool/p");
+}
+
+/// It does not know of any pool that is cut from the subnet.
+#[test]
+fn a_subnet_of_whose_pools_a_controller_has_not_heard_keeps_its_finalizer() {
+    let Some(world) = start() else { return };
+    for (name, net) in [("s", 0), ("zz", 1)] {
+        small_subnet(&world, name, net);
+    }
+    let (proxy, controller) = without_news(&world, &["spiderippools"], &NEVER);
+    let guarded = |name: &str| world.field(&format!("spidersubnet/{name}"), ".metadata.finalizers").contains(FINALIZER);
+    until("the finalizers", || (guarded("s") && guarded("zz")).then_some(()));
+    small_pool(&world, "p", 0);
+    delete(&world, "spidersubnet/s");
+    // This one is looked at after it, and nobody uses it.
+    delete(&world, "spidersubnet/zz");
+    until_gone(&world, "spidersubnet/zz");
+    assert!(is_there(&world, "spidersubnet/s"), "{}", controller.log());
+    proxy.no_rule();
+    proxy.release();
+    delete(&world, "spiderippool/p");
+    until_gone(&world, "spidersubnet/s");
+}
+
+/// Pools are followed twice: with their specs, to give out addresses, and without, to keep those that are deleted.
+#[test]
+fn a_pool_that_a_controller_knows_by_one_of_two_watches_keeps_its_finalizer() {
+    let Some(world) = start() else { return };
+    let agent = world.agent("n1");
+    let proxy = proxy(&world);
+    let mut first = true;
+    proxy.rule(move |seen| {
+        let is_first = seen.verb == "watch" && seen.resource == "spiderippools" && std::mem::take(&mut first);
+        is_first.then_some(Fault::Hold)
+    });
+    let controller = behind(&world, &proxy, "r1", &NEVER);
+    until("the controller to lead", || controller.log().contains("leading").then_some(()));
+    small_pool(&world, "p", 0);
+    for (name, net) in [("zz1", 1), ("zz2", 2)] {
+        small_subnet(&world, name, net);
+    }
+    let guarded = |object: &str| world.field(object, ".metadata.finalizers").contains(FINALIZER);
+    let all = ["spiderippool/p", "spidersubnet/zz1", "spidersubnet/zz2"];
+    until("the finalizers", || all.iter().all(|object| guarded(object)).then_some(()));
+    let _pod = served(&world, &agent, "a", "p");
+    delete(&world, "spiderippool/p");
+    // Subnets are looked at after pools, and of the second it hears when it has long heard of the pool.
+    for object in &all[1..] {
+        delete(&world, object);
+        until_gone(&world, object);
+    }
+    assert!(is_there(&world, "spiderippool/p"), "{}", controller.log());
+}
+
+/// That the address of a pod is kept while it is away, blocks say; the next to lead has not heard of them.
+#[test]
+fn endpoints_of_pods_for_which_a_block_keeps_an_address_that_a_controller_has_not_heard_of_stay() {
+    let Some(world) = start() else { return };
+    small_pool(&world, "p", 0);
+    let (mut leader, _proxy, next) = one_after_the_other(&world, &["ipblocks"], &NEVER);
+    let agent = world.agent("n1");
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]);
+    let pod = world.make_pod("n1", "db-0", &json!({"annotations": of_pool("p"), "ownerReferences": owner}));
+    until("the pool to be known", || (agent.add(&pod, "db-0").code == 0).then_some(()));
+    let uid = endpoint_of(&world, "db-0");
+    agent.del(&pod, "db-0").silent();
+    world.delete_pod(&pod);
+    leader.signal(Signal::TERM);
+    leader.wait();
+    endpoint(&world, ("zz-own", "u1"), ("Pod", "zz-own"), true);
+    until_gone(&world, "spiderendpoint/zz-own");
+    assert_eq!(world.field("spiderendpoint/db-0", ".metadata.uid"), uid, "{}", next.log());
 }
