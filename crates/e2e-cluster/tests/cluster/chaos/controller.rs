@@ -3,27 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::{SOON, behind, deaths, items, no_news, proxy, scale, work_off};
 use berth_e2e::until;
-use berth_e2e_cluster::{Controller, Fault, Pod, Proxy, World};
-use rustix::process::Pid;
+use berth_e2e_cluster::{Pod, World};
 use serde_json::json;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
-
-const SOON: [&str; 4] =
-    ["--audit", "1s", "--reclaim", "pod-gone=0s,pod-replaced=0s,pod-ended=0s,node-gone=0s,not-coming-back=0s"];
-
-/// A controller behind a proxy.
-fn behind(world: &World, proxy: &Proxy) -> Controller {
-    let url = proxy.url();
-    world.controller("r1", &[&SOON[..], &["--api-server", &url]].concat())
-}
-
-fn proxy(world: &World) -> Proxy {
-    Proxy::start(&world.plane.kubeconfig_for_service_account("berth-system", "berth-controller", None).unwrap())
-}
 
 #[test]
 fn a_controller_whose_picture_of_pods_is_old_frees_nothing_of_the_living() {
@@ -33,8 +18,8 @@ fn a_controller_whose_picture_of_pods_is_old_frees_nothing_of_the_living() {
     world.pool("p", &json!({"ranges": ["10.9.0.0/24"]}));
     let proxy = proxy(&world);
     // The list goes through, and what comes after it does not.
-    proxy.rule(|seen| (seen.verb == "watch" && seen.resource == "pods").then_some(Fault::Hold));
-    let controller = behind(&world, &proxy);
+    no_news(&proxy, &["pods"]);
+    let controller = behind(&world, &proxy, "r1", &SOON);
     until("the controller to lead", || controller.log().contains("leading").then_some(()));
     let agent = world.agent("n1");
     let pods = world.pods("n1", &["a", "b", "c"].map(str::to_owned), &json!({}));
@@ -87,9 +72,8 @@ fn what_happened_while_no_controller_ran_is_made_up_for() {
         scale(&world, "Deployment", name, 2, &json!({"berth.io/subnets": "s", "berth.io/pool-size": "+0"}));
     }
     let sizes = || {
-        let pools = world.plane.kubectl_ok(&["get", "ippools", "-o", "json"]).unwrap();
-        let pools: serde_json::Value = serde_json::from_str(&pools).unwrap();
-        let own = pools["items"].as_array().unwrap().iter().filter(|item| item["spec"]["subnet"] == "s");
+        let pools = items(&world, "ippools");
+        let own = pools.iter().filter(|item| item["spec"]["subnet"] == "s");
         let size = |item: &serde_json::Value| {
             let (name, usage) = (&item["spec"]["application"]["name"], &item["status"]["usage"]["capacity"]);
             format!("{}={}", name.as_str().unwrap_or_default(), usage.as_str().unwrap_or_default())
@@ -128,18 +112,6 @@ fn what_happened_while_no_controller_ran_is_made_up_for() {
         (used && records && told && gone("ippool/unused") && sizes() == ["grows=5"]).then_some(())
     });
     world.check();
-}
-
-/// Makes or scales a workload whose pods nobody makes.
-fn scale(world: &World, kind: &str, name: &str, replicas: u32, annotations: &serde_json::Value) {
-    let template = json!({"metadata": {"labels": {"app": name}, "annotations": annotations},
-        "spec": {"containers": [{"name": "c", "image": "none"}]}});
-    let mut spec = json!({"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template});
-    if kind == "StatefulSet" {
-        spec["serviceName"] = json!(name);
-    }
-    let metadata = json!({"name": name, "namespace": "default"});
-    world.apply(&json!({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}).to_string());
 }
 
 /// Everything that a controller writes: a finalizer on and off, an address and a lease of a dead node, a claim, an
@@ -193,16 +165,13 @@ impl Scene {
     /// What is still to be done, if anything.
     fn undone(&self, world: &World) -> Option<String> {
         let third = self.third;
-        let holders = world.plane.kubectl_ok(&["get", "ipblocks", "-o", "json"]).unwrap();
-        let holders: serde_json::Value = serde_json::from_str(&holders).unwrap();
-        let block = format!("default.10-9-{third}-0-26");
-        let used = holders["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == block.as_str());
-        let used = used.map_or(0, |item| item["spec"]["used"].as_u64().unwrap());
+        let (block, blocks) = (format!("default.10-9-{third}-0-26"), world.blocks());
+        let used = blocks.iter().find(|(name, _)| *name == block).map_or(0, |(_, used)| *used);
         if used != 1 {
             return Some(format!("{block} has {used} in use, not the claim's alone ({} is gone)", self.dead.name));
         }
         let lent = |name: &str| name.contains("leases") && name.contains(&format!("10-7-{third}-"));
-        if world.blocks().iter().any(|(name, used)| lent(name) && *used > 0) {
+        if blocks.iter().any(|(name, used)| lent(name) && *used > 0) {
             return Some("the lease of a node that is gone has not ended".to_owned());
         }
         for object in [format!("ippool/x{third}"), format!("ipendpoint/stray{third}")] {
@@ -213,13 +182,10 @@ impl Scene {
         if world.field(&format!("ipclaim/c{third}"), ".status.phase") != "Bound" {
             return Some("the claim is not bound".to_owned());
         }
-        let pools = world.plane.kubectl_ok(&["get", "ippools", "-o", "json"]).unwrap();
-        let pools: serde_json::Value = serde_json::from_str(&pools).unwrap();
-        let subnet = format!("s{third}");
-        let own = pools["items"].as_array().unwrap().iter().filter(|item| item["spec"]["subnet"] == subnet.as_str());
-        let own: Vec<_> = own.collect();
+        let (subnet, pools) = (format!("s{third}"), items(world, "ippools"));
+        let own: Vec<_> = pools.iter().filter(|item| item["spec"]["subnet"] == subnet.as_str()).collect();
         let last = third.checked_sub(1).map(|last| format!("s{last}")).unwrap_or_default();
-        if pools["items"].as_array().unwrap().iter().any(|item| item["spec"]["subnet"] == last.as_str()) {
+        if pools.iter().any(|item| item["spec"]["subnet"] == last.as_str()) {
             return Some(format!("there is a pool of {last}, though its application is gone"));
         }
         if own.len() != 1 || own[0]["status"]["usage"]["capacity"] != "3" {
@@ -235,41 +201,17 @@ impl Scene {
 fn a_controller_that_dies_at_any_of_its_writes_is_followed_by_one_that_goes_on() {
     let Some(world) = World::start() else { return };
     let proxy = proxy(&world);
-    let run = |third: u32, at: Option<(u32, bool)>| -> u32 {
-        let scene = Scene::set(&world, third);
-        let (writes, pid) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(None::<Pid>)));
-        let (counted, whom) = (writes.clone(), pid.clone());
-        proxy.rule(move |seen| {
-            let counts = seen.is_write() && !matches!(seen.resource.as_str(), "leases" | "events");
-            let number = if counts { counted.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
-            let (nth, before) = at?;
-            let pid = (*whom.lock().ok()?)?;
-            (number == nth).then_some(if before { Fault::KillBefore(pid) } else { Fault::KillAfter(pid) })
-        });
-        let mut controller = behind(&world, &proxy);
-        *pid.lock().unwrap() = Some(controller.pid());
-        until(&format!("write {at:?} of round {third}"), || {
-            if controller.has_ended() {
-                controller = behind(&world, &proxy);
-                *pid.lock().unwrap() = None;
-            }
-            scene.undone(&world).is_none().then_some(())
-        });
-        proxy.no_rule();
-        drop(controller);
-        writes.load(Ordering::SeqCst)
+    let mut rounds = 0..;
+    let mut run = |at| {
+        let scene = Scene::set(&world, rounds.next().unwrap());
+        work_off((&world, &proxy), &SOON, at, || scene.undone(&world)).0
     };
-    let writes = run(0, None);
+    let writes = run(None);
     assert!(writes >= 12, "{writes}");
-    let mut third = 1;
-    // At each write on one side; on both if somebody has the time.
-    let every = std::env::var_os("BERTH_EVERY_MISHAP").is_some();
-    for nth in 1..=writes {
-        for before in [true, false].into_iter().filter(|before| every || *before == (nth % 2 == 0)) {
-            run(third, Some((nth, before)));
-            third += 1;
-        }
+    let all = deaths(writes, 1);
+    for at in &all {
+        run(Some(*at));
     }
     world.check();
-    eprintln!("{writes} writes, died at {} times", third - 1);
+    eprintln!("{writes} writes, died at {} times", all.len());
 }

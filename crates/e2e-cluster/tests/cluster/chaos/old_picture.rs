@@ -3,34 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::{until_asked, without_news};
 use berth_e2e::until;
-use berth_e2e_cluster::{Controller, Fault, Pod, Proxy, World};
+use berth_e2e_cluster::{Pod, World};
 use serde_json::json;
 
 /// Addresses of pods that are gone are not what this is about: controller.rs looks at those.
 const SOON: [&str; 4] = ["--audit", "1s", "--reclaim", "pod-gone=never,node-gone=0s,not-coming-back=0s"];
-
-/// A controller that hears of these resources what there was when it started, and nothing after. It is the same replica
-/// whenever it starts, and so leads at once.
-fn without_news(world: &World, resources: &'static [&'static str]) -> (Proxy, Controller) {
-    let kubeconfig = world.plane.kubeconfig_for_service_account("berth-system", "berth-controller", None).unwrap();
-    let proxy = Proxy::start(&kubeconfig);
-    proxy
-        .rule(move |seen| (seen.verb == "watch" && resources.contains(&seen.resource.as_str())).then_some(Fault::Hold));
-    let url = proxy.url();
-    let controller = world.controller("r1", &[&SOON[..], &["--api-server", &url]].concat());
-    until("the controller to have listed and to lead", || {
-        let listed =
-            |resource: &&str| proxy.seen().iter().any(|seen| seen.verb == "watch" && seen.resource == **resource);
-        (resources.iter().all(listed) && controller.log().matches("leading").count() > 0).then_some(())
-    });
-    (proxy, controller)
-}
-
-fn until_asked(proxy: &Proxy, verb: &str, resource: &str, name: &str) {
-    let is_it = |seen: &berth_e2e_cluster::Seen| (seen.verb, &*seen.resource, &*seen.name) == (verb, resource, name);
-    until(&format!("{verb} {resource} {name}"), || proxy.seen().iter().any(is_it).then_some(()));
-}
 
 fn leases(world: &World) -> u64 {
     world.blocks().iter().filter(|(name, _)| name.contains("leases")).map(|(_, used)| used).sum()
@@ -59,7 +38,7 @@ fn whom_a_controller_has_not_heard_of_yet_it_asks_about_before_anything_of_their
     world.pool("lent", &json!({"ranges": ["10.9.3.0/26"], "blockSize": 28}));
     let one = world.agent("n1");
     let (proxy, controller) =
-        without_news(&world, &["pods", "nodes", "namespaces", "statefulsets", "deployments", "ipclaims"]);
+        without_news(&world, &["pods", "nodes", "namespaces", "statefulsets", "deployments", "ipclaims"], &SOON);
 
     // A node that leases a run and uses nothing of it.
     world.nodes(&["n2"]);
@@ -120,7 +99,7 @@ fn blocks_that_a_controller_has_not_heard_of_keep_pools_and_records() {
     world.pool("p", &json!({"ranges": ["10.9.0.0/26"]}));
     world.pool("sticky", &json!({"ranges": ["10.9.1.0/26"], "sticky": {}}));
     let agent = world.agent("n1");
-    let (proxy, controller) = without_news(&world, &["ipblocks", "pods"]);
+    let (proxy, controller) = without_news(&world, &["ipblocks", "pods"], &SOON);
     until("the finalizer", || world.field("ippool/p", ".metadata.finalizers").contains("in-use").then_some(()));
     // To the controller this is the record of a pod that is gone, with an address that nobody has.
     let kept = world.pod("n1", "k", &json!({"berth.io/pools": "sticky"}));

@@ -1,18 +1,9 @@
 //! Pools by hand and pools that follow applications: the walk-through of Spiderpool's guide for third-party controllers.
 
-use super::{apply, install};
+use super::{apply, install, start};
 use berth_e2e::until;
 use berth_e2e_cluster::{Agent, Pod, World};
 use serde_json::{Value, json};
-
-/// A server with Spiderpool's kinds and one node.
-fn start() -> Option<World> {
-    let world = World::start()?;
-    install(&world);
-    world.nodes(&["n1"]);
-    world.node_is("n1", "True");
-    Some(world)
-}
 
 /// OpenKruise's CloneSet, as far as anybody looks at it, and the right to read it.
 fn install_clone_sets(world: &World) {

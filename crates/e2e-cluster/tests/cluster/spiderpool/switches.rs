@@ -1,6 +1,6 @@
 //! Spiderpool's `conf.yml`, read by agents and the controller: what each switch does.
 
-use super::{apply, install};
+use super::{apply, endpoint, install};
 use berth_e2e::http::Http;
 use berth_e2e::needs::{IP, Need, UTIL_LINUX, met};
 use berth_e2e::{Netns, Segment, binaries, run, until};
@@ -121,12 +121,7 @@ fn the_spare_of_applications_detection_by_template_and_endpoints_that_were_left_
         ("machine", "u-vm", "VirtualMachineInstance", "machine"),
         ("lives", &lives.uid, "Pod", "lives"),
     ] {
-        let ips = json!([{"interface": "eth0", "ipv4": "10.36.0.99/24", "ipv4Pool": "p", "vlan": 0}]);
-        let endpoint = json!({"apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderEndpoint",
-            "metadata": {"name": name, "namespace": "default", "finalizers": ["spiderpool.spidernet.io"]},
-            "status": {"current": {"uid": uid, "node": "n1", "ips": ips},
-                "ownerControllerType": kind, "ownerControllerName": owner}});
-        world.apply(&endpoint.to_string());
+        endpoint(&world, (name, uid), (kind, owner), false);
     }
     apply(&world, "SpiderSubnet", "s", &json!({"subnet": "10.36.0.0/24", "ips": ["10.36.0.10-10.36.0.49"]}));
     world.apply("{apiVersion: berth.io/v1alpha1, kind: IPSubnet, metadata: {name: own}, spec: {cidr: 10.37.0.0/24}}");
