@@ -222,9 +222,12 @@ fn a_node_that_has_booted_frees_what_its_dead_containers_held() {
     agent.start();
     assert_eq!(start("a"), first);
     // What the kubelet said last is what a pod had before the boot, until its new sandbox is there.
-    for (pod, address) in pods.iter().zip(&first) {
-        corner.pod_status(pod, "Running", &[address.split('/').next().unwrap().parse().unwrap()]);
-    }
+    let told = |addresses: &[String]| {
+        for (pod, address) in pods.iter().zip(addresses) {
+            corner.pod_status(pod, "Running", &[address.split('/').next().unwrap().parse().unwrap()]);
+        }
+    };
+    told(&first);
     // The last DELs of the old boot wait on disk; its stamps do not compare with those of the new one.
     agent.kill();
     agent.boot("22222222-2222-2222-2222-222222222222");
@@ -234,5 +237,6 @@ fn a_node_that_has_booted_frees_what_its_dead_containers_held() {
     let second = start("b");
     assert_eq!(second[2], first[2], "a pod that comes back gets its address back");
     corner.until_used(3);
+    told(&second);
     corner.check();
 }

@@ -18,12 +18,15 @@ struct Place {
 impl Place {
     /// A node, a namespace and pools: `nN-a`, `nN-b` with gateways, `nN-six`, each with ten addresses.
     fn new(number: u8) -> Option<Self> {
-        static INSTALLED: OnceLock<()> = OnceLock::new();
-        let world = World::shared()?;
-        INSTALLED.get_or_init(|| {
-            install(world);
+        // These tests share a server with each other and with nobody else: they have numbers of their own.
+        static WORLD: OnceLock<Option<World>> = OnceLock::new();
+        let begin = || {
+            let world = World::start()?;
+            install(&world);
             world.plane.define_attachments().unwrap();
-        });
+            Some(world)
+        };
+        let world = WORLD.get_or_init(begin).as_ref()?;
         let node = format!("n{number}");
         world.nodes(&[&node]);
         let text = "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace, metadata: {name: nN}}, \
