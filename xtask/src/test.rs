@@ -175,7 +175,7 @@ fn control_plane() -> Result<Outcome> {
     sh::run(&mut sh::cargo(&["test", "--package", "berth-admission", "--test", "webhook"]))?;
     // Many tests have an API server of their own, which is busy while it starts and idle while the test waits.
     let agents = ["test", "--package", "berth-e2e-cluster", "--no-fail-fast"];
-    sh::run(sh::cargo(&agents).args(["--", "--test-threads", "4"]))?;
+    sh::run(sh::cargo(&agents).args(["--", "--test-threads", "3"]))?;
     Ok(Outcome::Passed)
 }
 

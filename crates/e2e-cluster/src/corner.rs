@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// How long things are waited for that take a second or two on a machine that has nothing else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the API server is left alone between two questions.
 const BETWEEN: Duration = Duration::from_millis(100);
 

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 /// Everything waited for takes milliseconds, on a loaded machine a second or two; a few things wait on purpose, and say for
 /// how long. Only a test that fails waits to the end.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Asks until the answer is `Some`, and returns it.
 ///
