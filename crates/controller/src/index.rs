@@ -1,7 +1,10 @@
-//! Which blocks speak of a pod, a node or a claim, so that an event is followed up where it matters and nowhere else.
+//! Which blocks speak of a pod, a node or a claim, so that an event is followed up where it matters and nowhere else; and
+//! which have an address.
 
 use berth_core::block::{Block, BlockKey, State};
+use berth_core::ipam::Ipam;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 
 /// What a holder is found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +117,13 @@ fn tags_of(block: &Block) -> BTreeSet<Tag> {
         tags.extend(claim.map(|(namespace, name)| Tag::Claim(namespace.to_owned(), name.to_owned())));
     }
     tags
+}
+
+/// The blocks that addresses are in which somebody has written down, with or without a prefix length.
+pub(crate) fn blocks_at<'a>(ipam: &Ipam, texts: impl Iterator<Item = &'a str>) -> BTreeSet<BlockKey> {
+    let bare = texts.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok());
+    let planes = bare.flat_map(|address| ipam.planes_of(address).into_iter().map(move |plane| (plane, address)));
+    planes.map(|(plane, address)| BlockKey::of(&plane, plane.unit_of(address)).0).collect()
 }
 
 #[cfg(test)]

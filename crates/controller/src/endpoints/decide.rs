@@ -1,5 +1,6 @@
 //! What is wrong with records, and what becomes of them: pure.
 
+use crate::index::blocks_at;
 use berth_core::block::{BlockKey, Plane, State};
 use berth_core::holder::Holder;
 use berth_core::ipam::Ipam;
@@ -7,7 +8,6 @@ use berth_core::reclaim::Pod;
 use berth_dialects::native::endpoint::{EndpointInterface, EndpointOwner, EndpointSpec};
 use berth_kube::watch::Key;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What is wrong with a record.
@@ -144,9 +144,7 @@ fn spec_of(ipam: &Ipam, held: &Held, owner: Option<EndpointOwner>) -> Option<End
 /// The blocks that a record speaks of.
 pub(super) fn blocks_of(ipam: &Ipam, spec: &EndpointSpec) -> BTreeSet<BlockKey> {
     let addresses = spec.interfaces.iter().flat_map(|interface| &interface.addresses);
-    let bare = addresses.filter_map(|known| known.address.split('/').next()?.parse::<IpAddr>().ok());
-    let planes = bare.flat_map(|address| ipam.planes_of(address).into_iter().map(move |plane| (plane, address)));
-    planes.map(|(plane, address)| BlockKey::of(&plane, plane.unit_of(address)).0).collect()
+    blocks_at(ipam, addresses.map(|known| known.address.as_str()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What stands behind a SpiderEndpoint. Before one goes, the server itself is asked.
 
 use crate::facts::{Fresh, Look};
+use crate::index::blocks_at;
 use crate::world::World;
 use berth_core::block::{Block, BlockKey, State};
 use berth_core::ipam::Ipam;
@@ -9,7 +10,6 @@ use berth_dialects::spiderpool::endpoint::EndpointStatus;
 use berth_kube::connect::CallError;
 use berth_kube::watch::Key;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// What stands behind an endpoint.
 pub(super) struct Behind {
@@ -52,7 +52,5 @@ pub(super) fn has(ipam: &Ipam, key: &BlockKey, pod: &Key) -> bool {
 /// The blocks that a record speaks of.
 fn blocks_of(ipam: &Ipam, status: &EndpointStatus) -> BTreeSet<BlockKey> {
     let texts = status.current.ips.iter().flat_map(|interface| [&interface.ipv4, &interface.ipv6]).flatten();
-    let bare = texts.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok());
-    let planes = bare.flat_map(|address| ipam.planes_of(address).into_iter().map(move |plane| (plane, address)));
-    planes.map(|(plane, address)| BlockKey::of(&plane, plane.unit_of(address)).0).collect()
+    blocks_at(ipam, texts.map(String::as_str))
 }
