@@ -1,6 +1,7 @@
 //! One Ethernet segment: a bridge in a namespace of its own, and whoever is plugged in.
 
 use crate::netns::Netns;
+use crate::until;
 
 /// A host with the bridge `br0`.
 #[derive(Debug, Default)]
@@ -27,6 +28,11 @@ impl Segment {
         for address in addresses {
             netns.ip(&format!("addr add {address} dev eth0"));
         }
+        // The bridge hears of the carrier a while later, on a busy machine a long while, and lets nothing through before.
+        let port = port(&netns);
+        until("the bridge to let the stranger speak", || {
+            self.host.ip(&format!("-d -o link show dev {port}")).contains("state forwarding").then_some(())
+        });
         netns
     }
 
@@ -39,11 +45,18 @@ impl Segment {
         let netns = Netns::new();
         let path = netns.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
-        let port = format!("port{}", name.rsplit('-').next().unwrap_or_default());
+        let port = port(&netns);
         self.host.ip(&format!("link add {port} type veth peer name eth0 netns {name}"));
         self.host.ip(&format!("link set {port} master br0 up"));
         netns
     }
+}
+
+/// The other end of a container's `eth0`, on the bridge.
+fn port(netns: &Netns) -> String {
+    let path = netns.path();
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    format!("port{}", name.rsplit('-').next().unwrap_or_default())
 }
 
 /// The hardware address of `eth0`.

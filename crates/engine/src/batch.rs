@@ -2,7 +2,8 @@
 //!
 //! At any time at most one thread *leads*: it runs every request that waits, its own among them, and then passes the
 //! lead to one of those that came meanwhile, if any. The others sleep until they are answered or made to lead. So
-//! whatever arrives during one write of the store shares the next one, and nobody overtakes.
+//! whatever arrives during one write of the store shares the next one, and nobody overtakes. A leader whose write lost a
+//! race and has to be made again takes those along that came meanwhile: the busier a block is, the fewer write it.
 
 use crate::Context;
 use berth_core::error::Error;
@@ -97,7 +98,7 @@ struct Line {
 impl Waiting {
     /// Joins the line and comes back with the answer. `lead` runs a batch; it is called if it falls to this request.
     /// `before_waiting` is called before this thread sleeps.
-    pub(crate) fn answer<R, F>(&self, request: F, lead: impl Fn(&[Job]), before_waiting: fn()) -> Result<R, Error>
+    pub(crate) fn answer<R, F>(&self, request: F, lead: impl Fn(&mut Led<'_>), before_waiting: fn()) -> Result<R, Error>
     where
         R: Send + 'static,
         F: FnMut(&mut Context<'_>) -> Result<R, Error> + Send + 'static,
@@ -114,8 +115,9 @@ impl Waiting {
         loop {
             if leads {
                 let _pass = PassOn(self);
-                let jobs = std::mem::take(&mut lock(&self.0).jobs);
-                lead(&jobs);
+                let jobs = self.take();
+                let first = jobs.len();
+                lead(&mut Led { jobs, first, line: self });
             }
             let mut answer = lock(&own.answer);
             while matches!(*answer, Answer::Waiting | Answer::Decided(_)) && !leads {
@@ -127,6 +129,57 @@ impl Waiting {
                 // Whoever leads answers every request of its batch, its own too, unless one of them panicked.
                 Answer::Waiting | Answer::Decided(_) => return Err(lost()),
             }
+        }
+    }
+
+    fn take(&self) -> Vec<Job> {
+        std::mem::take(&mut lock(&self.0).jobs)
+    }
+}
+
+/// The requests of a batch, which may become more until it is answered.
+pub(crate) struct Led<'a> {
+    jobs: Vec<Job>,
+    /// How many there were at first.
+    first: usize,
+    line: &'a Waiting,
+}
+
+impl Led<'_> {
+    /// All of them, in the order in which they came.
+    pub(crate) fn jobs(&self) -> &[Job] {
+        &self.jobs
+    }
+
+    /// None of them could be served.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.jobs.iter().for_each(|job| job.fail(error));
+    }
+
+    /// Each as a batch of its own.
+    pub(crate) fn each_alone(&mut self) -> Vec<Self> {
+        let line = self.line;
+        std::mem::take(&mut self.jobs).into_iter().map(|job| Self { jobs: vec![job], first: 1, line }).collect()
+    }
+
+    /// Takes those along that came meanwhile.
+    pub(crate) fn take_along(&mut self) {
+        self.jobs.extend(self.line.take());
+    }
+
+    /// Puts those that were taken along back in line, ahead of whoever came later: what ended the patience of the first
+    /// has nothing to do with theirs.
+    pub(crate) fn put_back(&mut self) {
+        let later = self.jobs.split_off(self.first.min(self.jobs.len()));
+        lock(&self.line.0).jobs.splice(0..0, later);
+    }
+}
+
+impl Drop for Led<'_> {
+    /// The requests of a batch that panicked are told so.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.jobs.iter().for_each(|job| job.fail(&lost()));
         }
     }
 }
@@ -144,17 +197,6 @@ impl Drop for PassOn<'_> {
         match line.jobs.first() {
             Some(next) => next.0.promote(),
             None => line.led = false,
-        }
-    }
-}
-
-/// The requests of a batch that panicked are told so.
-pub(crate) struct Unanswered<'a>(pub(crate) &'a [Job]);
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.iter().for_each(|job| job.fail(&lost()));
         }
     }
 }

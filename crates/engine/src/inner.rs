@@ -6,7 +6,7 @@
 //! is left without having *looked round* (see [`crate::look`]).
 
 use crate::Context;
-use crate::batch::{Job, Unanswered};
+use crate::batch::{Job, Led};
 use crate::look::Looks;
 use berth_core::block::{Block, BlockKey, Slot, State};
 use berth_core::error::Error;
@@ -117,33 +117,31 @@ impl<S: BlockStore> Inner<S> {
     }
 
     /// Runs a batch of requests until the store has taken their changes.
-    pub(crate) fn run(&mut self, batch: &[Job], now: Time) {
-        let _told = Unanswered(batch);
+    pub(crate) fn run(&mut self, batch: &mut Led<'_>, now: Time) {
         match self.finish(batch, now, 0) {
             // Not all of them may need what cannot be reached: who does not must not suffer for who does.
-            Err(StoreError::Unreachable(_)) if batch.len() > 1 => {
-                for job in batch.chunks(1) {
+            Err(StoreError::Unreachable(_)) if batch.jobs().len() > 1 => {
+                for mut job in batch.each_alone() {
                     // Something of the whole may have been written: it is not the first attempt.
-                    if let Err(error) = self.finish(job, now, 1) {
-                        let error = Error::from(error);
-                        job.iter().for_each(|job| job.fail(&error));
+                    if let Err(error) = self.finish(&mut job, now, 1) {
+                        job.fail(&error.into());
                     }
                 }
             }
-            Err(error) => {
-                let error = Error::from(error);
-                batch.iter().for_each(|job| job.fail(&error));
-            }
+            Err(error) => batch.fail(&error.into()),
             Ok(()) => {}
         }
     }
 
     /// Runs a batch and answers it, unless the store fails; `attempts` were made at it before.
-    fn finish(&mut self, batch: &[Job], now: Time, attempts: u32) -> Result<(), StoreError> {
+    fn finish(&mut self, batch: &mut Led<'_>, now: Time, attempts: u32) -> Result<(), StoreError> {
         self.roll_back();
         match self.try_to_run(batch, now, attempts) {
-            Ok(true) => batch.iter().for_each(Job::deliver),
-            Ok(false) => batch.iter().for_each(|job| job.fail(&Error::RetriesExhausted)),
+            Ok(true) => batch.jobs().iter().for_each(Job::deliver),
+            Ok(false) => {
+                batch.put_back();
+                batch.fail(&Error::RetriesExhausted);
+            }
             Err(error) => {
                 self.roll_back();
                 return Err(error);
@@ -152,7 +150,7 @@ impl<S: BlockStore> Inner<S> {
         Ok(())
     }
 
-    fn try_to_run(&mut self, batch: &[Job], now: Time, attempts: u32) -> Result<bool, StoreError> {
+    fn try_to_run(&mut self, batch: &mut Led<'_>, now: Time, attempts: u32) -> Result<bool, StoreError> {
         self.looked_at.clear();
         self.now = now;
         self.busy.retain(|_, at| *at <= now && now.since(*at) < BUSY);
@@ -167,7 +165,7 @@ impl<S: BlockStore> Inner<S> {
 
     fn try_again_and_again(
         &mut self,
-        batch: &[Job],
+        batch: &mut Led<'_>,
         now: Time,
         mut attempts: u32,
         surprising: &mut Doubt,
@@ -178,7 +176,7 @@ impl<S: BlockStore> Inner<S> {
         let (mut in_vain, mut surprises, mut rounds) = (0, 0, 0);
         while in_vain < ATTEMPTS && (in_vain == 0 || began.elapsed() < PATIENCE) {
             self.in_doubt = Doubt::default();
-            for job in batch {
+            for job in batch.jobs() {
                 let (savepoint, stamps) = (self.ipam.savepoint(), self.stamps.len());
                 if !job.run(&mut self.context(now, attempts)) {
                     // Who got nothing has nothing that a late DEL could take.
@@ -203,6 +201,7 @@ impl<S: BlockStore> Inner<S> {
                     self.store.give_way(in_vain);
                     // What was read before that is old by now where others are at work.
                     self.looked_at.clear();
+                    batch.take_along();
                 }
             }
             if surprises == BLIND_STEPS {

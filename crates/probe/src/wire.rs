@@ -23,6 +23,14 @@ const ETHERNET: u16 = 1;
 const LOOK: Duration = Duration::from_millis(2);
 const LOOKS: u32 = 500;
 
+/// Who is woken so late is on a machine that is too busy for what it asked to be done in time, and listens for as long again;
+/// answers go through the same cores where the wire is a bridge in this machine.
+const LATE: Duration = Duration::from_millis(10);
+/// But not for ever.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So many frames at most were heard in time and are looked at later.
+const MOST_QUEUED: usize = 1024;
+
 /// Somebody who answered for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
@@ -56,6 +64,15 @@ impl From<Errno> for WireError {
     fn from(error: Errno) -> Self {
         Self::Failed(error.into())
     }
+}
+
+/// What was heard in a while.
+enum Sound {
+    /// Nothing.
+    Silence,
+    /// Something that has nothing to do with the question.
+    Noise,
+    Word(Word),
 }
 
 /// An interface, up and listened to.
@@ -111,7 +128,8 @@ impl Wire {
         let mut heard: Vec<Heard> = Vec::new();
         let mut sends = schedule.sends.iter().copied().peekable();
         let mut buffer = [0; 512];
-        while heard.len() < addresses.len() {
+        let (mut end, mut overtime) = (schedule.end, 0);
+        while heard.len() < addresses.len() && overtime < MOST_QUEUED {
             let now = begun.elapsed();
             if sends.next_if(|&at| at <= now).is_some() {
                 for &address in addresses {
@@ -119,12 +137,23 @@ impl Wire {
                 }
                 continue;
             }
-            let next = sends.peek().copied().unwrap_or(schedule.end).min(schedule.end);
-            let Some(pause) = next.checked_sub(now).filter(|pause| !pause.is_zero()) else { break };
+            let next = sends.peek().copied().unwrap_or(end).min(end);
+            let pause = next.saturating_sub(now);
+            overtime += usize::from(pause.is_zero());
             let (address, by) = match self.listen(pause, &mut buffer)? {
-                Some(Word::Uses(address, by)) => (address, by),
-                Some(Word::Wants(address, by)) if schedule.heeds_wishes => (address, by),
-                Some(Word::Wants(..)) | None => continue,
+                Sound::Word(Word::Uses(address, by)) => (address, by),
+                Sound::Word(Word::Wants(address, by)) if schedule.heeds_wishes => (address, by),
+                // The time is over only now that nothing is left to be heard: an answer may have come long before this is
+                // run again.
+                Sound::Silence if pause.is_zero() => break,
+                Sound::Silence => {
+                    let late = begun.elapsed().saturating_sub(next);
+                    if next == end && late > LATE && end < schedule.end + PATIENCE {
+                        end = begun.elapsed() + late;
+                    }
+                    continue;
+                }
+                Sound::Word(Word::Wants(..)) | Sound::Noise => continue,
             };
             if addresses.contains(&address) && !heard.iter().any(|known| known.address == address) {
                 heard.push(Heard { address, by });
@@ -150,22 +179,23 @@ impl Wire {
         }
     }
 
-    /// The next frame that says something; nothing if there is none within the pause, or it is about something else.
-    fn listen(&self, pause: Duration, buffer: &mut [u8]) -> io::Result<Option<Word>> {
+    /// The next frame that comes within the pause, or is there already.
+    fn listen(&self, pause: Duration, buffer: &mut [u8]) -> io::Result<Sound> {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         let pause = Timespec::try_from(pause).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         match poll(&mut fds, Some(&pause)) {
             // A signal is no reason to fail a container: whoever calls looks at the time and listens on.
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Err(Errno::INTR) => return Ok(Sound::Noise),
+            Ok(0) => return Ok(Sound::Silence),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
         match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
             Ok((len, from)) if from.is_some_and(|from| from.ifindex() == self.link.ifindex()) => {
-                Ok(overheard(&buffer[..len], self.own))
+                Ok(overheard(&buffer[..len], self.own).map_or(Sound::Noise, Sound::Word))
             }
             // Another interface of the container, where the same addresses may mean something else.
-            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(None),
+            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(Sound::Noise),
             Err(error) => Err(error.into()),
         }
     }
