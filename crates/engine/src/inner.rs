@@ -173,7 +173,7 @@ impl<S: BlockStore> Inner<S> {
         let began = Instant::now();
         // In vain is what got nothing written. A part that was written counts as an attempt all the same: whoever it was
         // for may have half of what it asked for.
-        let (mut in_vain, mut surprises, mut rounds) = (0, 0, 0);
+        let (mut in_vain, mut surprises, mut rounds, mut waited) = (0, 0, 0, false);
         while in_vain < ATTEMPTS && (in_vain == 0 || began.elapsed() < PATIENCE) {
             self.in_doubt = Doubt::default();
             for job in batch.jobs() {
@@ -186,6 +186,14 @@ impl<S: BlockStore> Inner<S> {
             }
             let in_doubt = std::mem::take(&mut self.in_doubt);
             if !in_doubt.is_empty() && self.look_round(&in_doubt, now)? {
+                continue;
+            }
+            if !waited && self.is_crowded() {
+                // Whoever writes there now is let go first, and who comes meanwhile is taken along: fewer writes that meet.
+                waited = true;
+                self.roll_back();
+                self.store.give_way(1);
+                batch.take_along();
                 continue;
             }
             match self.write()? {
@@ -214,6 +222,11 @@ impl<S: BlockStore> Inner<S> {
         }
         self.roll_back();
         Ok(false)
+    }
+
+    /// Whether a block that is to be written is one that others are writing.
+    fn is_crowded(&self) -> bool {
+        self.ipam.changes().iter().any(|change| !change.is_arrival() && self.busy.contains_key(&change.key))
     }
 
     /// Takes in a block of which the store told. It tells of the own writes too, but of nothing new then.
